@@ -87,6 +87,13 @@ pub struct Part {
     chunks: Vec<(u64, Range<usize>)>,
 }
 
+impl Part {
+    /// Bytes of the file that have its counters, of each thread.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.chunks.iter().map(|(_, range)| range.clone())
+    }
+}
+
 fn word(bytes: &[u8], at: usize) -> u64 {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
     word.map_or(0, |word| u64::from_le_bytes(*word))
@@ -340,8 +347,7 @@ impl Header {
 
     /// Bytes of the file that have counters.
     pub fn chunks(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let parts = self.parts.iter();
-        parts.flat_map(|part| part.chunks.iter().map(|(_, range)| range.clone()))
+        self.parts.iter().flat_map(Part::ranges)
     }
 
     /// Reads a table of an edited file, by its number: pairs of a value and its count, from a word on. `take` gets them with the

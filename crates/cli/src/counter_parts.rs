@@ -3,8 +3,8 @@
 //! Problem: a displacement is part of an instruction, so a file's place in that memory is known before its code is written; how many
 //! counters it has is not.
 //!
-//! Approach: each file has room for two bytes of counters for each byte of code, which is several times what it needs. Only pages with
-//! counters are ever used, and a file that needs more is left as it is. A fuzzer's map is looked at whole after each run, so it has
+//! Approach: each file has room for some bytes of counters for each byte of code ([`edits::Row::room`]), which is several times what it
+//! needs. Only pages with counters are ever used, and a file that needs more is left as it is. A fuzzer's map is looked at whole after each run, so it has
 //! a byte for eight of code, which is somewhat more than ways have; in a file that has more, some ways have one byte. A stream is one
 //! for all files, whose addresses in it are sums with a number of the file.
 
@@ -22,8 +22,7 @@ use crate::flags::Rewrite;
 
 /// Most memory of a thread's counters: their displacements are numbers of 31 bits.
 const MOST: u64 = 1 << 30;
-/// Bytes of counters for each byte of code, without and with tables of targets.
-const ROOM: u64 = 2;
+/// Bytes of counters for each byte of code with tables of targets.
 const ROOM_WITH_TARGETS: u64 = 8;
 /// Bytes of code for each byte of a fuzzer's map, if that has no more than AFL++ takes.
 const CODE_IN_MAP: u64 = 8;
@@ -52,13 +51,14 @@ impl Parts {
         let in_map = CODE_IN_MAP.max(all.div_ceil(MOST_MAP / 2));
         let tool = edits::tool(&flags.tool);
         let counters = tool.map_or(Counters::None, |tool| tool.counters);
+        let room_of_tool = tool.map_or(0, |tool| tool.room);
         let mut parts = Parts::default();
         for (image, path) in files {
             let code = code_of(image);
             let room = match (counters, flags.targets) {
                 (Counters::Shared, _) => code / in_map,
                 (_, true) => code.saturating_mul(ROOM_WITH_TARGETS),
-                (_, false) => code.saturating_mul(ROOM),
+                (_, false) => code.saturating_mul(room_of_tool),
             };
             let room = room.next_multiple_of(FIRST).max(FIRST);
             let range = match counters {

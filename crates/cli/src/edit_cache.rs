@@ -88,7 +88,7 @@ impl Cached {
         if is_script(program) {
             return Err("it is a script".into());
         }
-        if input.windows(7).any(|window| window == b"$ORIGIN") {
+        if has_own_libraries(program) {
             return Err("it looks for its libraries beside itself".into());
         }
         let program = fs::canonicalize(program).map_err(|error| error.to_string())?;
@@ -147,6 +147,16 @@ impl Cached {
         let planned = planned(&bytes).ok_or("its plan is damaged")?;
         uncounted::too_much(&planned.uncounted, &image).map_or(Ok(()), Err)
     }
+}
+
+/// Whether a program looks for its libraries by paths relative to its own.
+pub fn has_own_libraries(program: &Path) -> bool {
+    let Ok(image) = Image::open(program) else {
+        return false;
+    };
+    let (rpath, runpath) = image.search_paths();
+    let mut paths = rpath.into_iter().chain(runpath);
+    paths.any(|paths| paths.contains("$ORIGIN") || paths.contains("${ORIGIN}"))
 }
 
 /// Whether a program is a script, and none that can be edited.
@@ -260,7 +270,7 @@ fn make(program: &Path, folder: &Path, inserted: Inserted<'_>) -> anyhow::Result
     };
     let new = Unfinished::beside(folder);
     let mut lines = BTreeMap::new();
-    for (path, why) in new.fill(&flags, true)? {
+    for (path, why) in new.fill(&flags, true, None)? {
         lines.insert(path, format!("{KEPT} {why}\n"));
     }
     let mut paths = Vec::new();

@@ -20,6 +20,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
+use edits::loops::Choice;
 use flow::Program;
 use image::{Image, Images};
 use rayon::prelude::*;
@@ -50,7 +51,7 @@ pub fn make(flags: &Rewrite) -> Result<Ending> {
         );
     }
     let new = Unfinished::beside(folder);
-    for (_, why) in new.fill(flags, false)? {
+    for (_, why) in new.fill(flags, false, None)? {
         say!("everypath: {why}; it is used as it is");
     }
     new.finish(folder)?;
@@ -115,6 +116,17 @@ fn libraries(flags: &Rewrite, program: &Path) -> Result<Vec<Arc<Image>>> {
     Ok(libraries)
 }
 
+/// Paths of the libraries that are edited with a program.
+pub fn library_paths(flags: &Rewrite) -> Result<Vec<PathBuf>> {
+    let program = std::path::absolute(&flags.file)?;
+    let libraries = libraries(flags, &program)?;
+    let named = named(&libraries).into_iter();
+    Ok(named.map(|(_, image)| image.path().to_owned()).collect())
+}
+
+/// Nests that are followed, by the file's absolute path; other libraries are not edited.
+pub type Choices = BTreeMap<PathBuf, Choice>;
+
 /// A folder that goes unless it has got its name.
 pub struct Unfinished(PathBuf);
 
@@ -130,7 +142,12 @@ impl Unfinished {
     }
 
     /// Writes the edited files; gives the libraries that could not be edited. `beside`: as [`Among::beside`].
-    pub fn fill(&self, flags: &Rewrite, beside: bool) -> Result<Vec<Kept>> {
+    pub fn fill(
+        &self,
+        flags: &Rewrite,
+        beside: bool,
+        choices: Option<&Choices>,
+    ) -> Result<Vec<Kept>> {
         let cannot = |error: std::io::Error| cannot_write(&flags.output, &error);
         let program = std::path::absolute(&flags.file)?;
         let Some(name) = program.file_name() else {
@@ -141,19 +158,22 @@ impl Unfinished {
         }
         symlink(&program, self.0.join(ORIGINAL)).map_err(cannot)?;
         let libraries = libraries(flags, &program)?;
-        let named = named(&libraries);
+        let mut named = named(&libraries);
+        let is_chosen = |path: &Path| choices.is_none_or(|choices| choices.contains_key(path));
+        named.retain(|(_, library)| is_chosen(library.path()));
         let places = places(name, &named);
         let parts = parts(flags, &program, &named, &places)?;
         // Writes the file of a number, which is 0 for the program, and 1 for the first library.
         let dictionary = Mutex::new(BTreeMap::new());
-        let write = |from: &Path, number: usize, search| -> Result<Option<(Edited, Program)>> {
+        let write = |from: &Path, number: usize, search| -> Result<Made> {
+            let loops = choices.map(|choices| choices.get(from).context("no nests are chosen"));
             let to = self.0.join(&places[number]);
             let among = Among {
                 libraries: search,
                 part: parts.of(number),
                 base: parts.base_of(number),
                 beside,
-                loops: None,
+                loops: loops.transpose()?,
             };
             let (edited, functions) = edit(flags, from, among)?;
             fs::write(&to, &edited.bytes).map_err(cannot)?;
@@ -173,15 +193,7 @@ impl Unfinished {
         let paths = named.par_iter().map(|(_, library)| library.path());
         let write_one = |(number, path)| (path, write(path, 1 + number, Some("$ORIGIN")));
         let made = flow::with_processors(|| paths.enumerate().map(write_one).collect::<Vec<_>>());
-        let mut kept = Vec::new();
-        for (path, made) in made {
-            match made {
-                Ok(made) => show(path, made),
-                // It would write to the register by which the others find their counters.
-                Err(error) if error.downcast_ref() == Some(&Refused::UsesGs) => return Err(error),
-                Err(error) => kept.push((path.to_owned(), format!("{error:#}"))),
-            }
-        }
+        let kept = shown(made)?;
         if has_dictionary(flags) {
             let all = dictionary.into_inner();
             let all = all.unwrap_or_else(PoisonError::into_inner);
@@ -205,8 +217,25 @@ fn cannot_write(folder: &Path, error: &std::io::Error) -> anyhow::Error {
     anyhow!("cannot write '{}': {}", folder.display(), reason(error))
 }
 
+/// A file that was edited, as far as it is to be shown.
+type Made = Option<(Edited, Program)>;
+
+/// Says what was added to libraries, if that is wanted; gives those that could not be edited.
+fn shown(made: Vec<(&Path, Result<Made>)>) -> Result<Vec<Kept>> {
+    let mut kept = Vec::new();
+    for (path, made) in made {
+        match made {
+            Ok(made) => show(path, made),
+            // It would write to the register by which the others find their counters.
+            Err(error) if error.downcast_ref() == Some(&Refused::UsesGs) => return Err(error),
+            Err(error) => kept.push((path.to_owned(), format!("{error:#}"))),
+        }
+    }
+    Ok(kept)
+}
+
 /// Says what was added to a file, if that is wanted.
-fn show(from: &Path, made: Option<(Edited, Program)>) {
+fn show(from: &Path, made: Made) {
     if let Some((edited, functions)) = made {
         say!("everypath: {}", from.display());
         explain(&edited, &functions);

@@ -16,6 +16,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use edits::loops::Choice;
 use launch::Ended;
 use placement::dictionary;
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,6 +26,8 @@ use trace::{Meta, Recording};
 
 use crate::dictionaries;
 use crate::edit_cache::{self, Cached, Inserted};
+use crate::edited_folder::{Choices, LIBRARIES, PROGRAMS, Unfinished};
+use crate::flags::Rewrite;
 use crate::progress::Progress;
 use crate::rewrite::{self, Among};
 use crate::sums;
@@ -128,21 +131,12 @@ impl EditedRun {
     }
 
     /// Prepares a program whose nests of loops are followed; it is not kept. The error says why it is not edited.
-    pub fn following(
-        program: &Path,
-        choice: &edits::loops::Choice,
-        quiet: bool,
-    ) -> Result<EditedRun, String> {
+    pub fn following(program: &Path, choice: &Choice, quiet: bool) -> Result<EditedRun, String> {
         let progress = Progress::new(quiet);
         progress.says("editing the program");
         let folder = edit_cache::folder_of_the_user()?.join(name_of_run());
-        let made = EditedRun {
-            program: folder.join(program.file_name().unwrap_or_default()),
-            edited: folder.clone(),
-            folder,
-            kept: Vec::new(),
-            again: None,
-        };
+        let name = program.file_name().unwrap_or_default();
+        let made = EditedRun::in_folder(folder.clone(), folder.join(name));
         let cannot = |error: std::io::Error| error.to_string();
         edit_cache::make_folder(&made.folder).map_err(cannot)?;
         let among = Among {
@@ -158,11 +152,62 @@ impl EditedRun {
         Ok(made)
     }
 
-    /// The text for readers in the edited program.
-    pub fn section(&self) -> anyhow::Result<String> {
-        let bytes = fs::read(&self.program)?;
-        let section = ::rewrite::plan_of(&bytes).unwrap_or_default();
-        Ok(String::from_utf8_lossy(section).into_owned())
+    /// Prepares a program with those of its libraries that have choices.
+    pub fn following_all(
+        program: &Path,
+        choices: &Choices,
+        quiet: bool,
+    ) -> Result<EditedRun, String> {
+        let progress = Progress::new(quiet);
+        progress.says("editing the program and its libraries");
+        if edit_cache::has_own_libraries(program) {
+            return Err("it looks for its libraries beside itself: leave --libs out".into());
+        }
+        let folder = edit_cache::folder_of_the_user()?.join(name_of_run());
+        let name = program.file_name().unwrap_or_default();
+        let flags = Rewrite {
+            libs: true,
+            ..edit_cache::flags(program, &folder, Inserted::LOOPS)
+        };
+        let new = Unfinished::beside(&folder);
+        let fill = || {
+            let kept = new.fill(&flags, true, Some(choices))?;
+            new.finish(&folder)?;
+            anyhow::Ok(kept)
+        };
+        let kept = fill().map_err(|error| format!("{error:#}"))?;
+        let mut made = EditedRun::in_folder(folder.clone(), folder.join(PROGRAMS).join(name));
+        made.kept = kept.into_iter().map(|(_, why)| why).collect();
+        Ok(made)
+    }
+
+    /// One that is all in a folder of its own.
+    fn in_folder(folder: PathBuf, program: PathBuf) -> EditedRun {
+        EditedRun {
+            program,
+            edited: folder.clone(),
+            folder,
+            kept: Vec::new(),
+            again: None,
+        }
+    }
+
+    /// Why libraries were not edited.
+    pub fn kept(&self) -> &[String] {
+        &self.kept
+    }
+
+    /// The texts for readers in the edited program and its edited libraries.
+    pub fn sections(&self) -> anyhow::Result<Vec<String>> {
+        let libraries = fs::read_dir(self.edited.join(LIBRARIES)).into_iter();
+        let mut paths = vec![self.program.clone()];
+        paths.extend(libraries.flatten().flatten().map(|entry| entry.path()));
+        let section = |path: &PathBuf| {
+            let bytes = fs::read(path)?;
+            let section = ::rewrite::plan_of(&bytes).unwrap_or_default();
+            Ok(String::from_utf8_lossy(section).into_owned())
+        };
+        paths.iter().map(section).collect()
     }
 
     /// A folder for a run of an edited program.

@@ -3,20 +3,20 @@
 //! Approach: the program is edited for the run (`edits::loops`), and each thread's memory is in a file afterwards, as that of counters
 //! ([`wire::loops`]). Threads and processes are added up; a function holds for all of them, or its values were not as expected.
 //!
-//! Limits: the program's own code, and not that of its libraries; the program sees its own file elsewhere.
+//! Limits: libraries that the program needs, with `--libs`, and not those that it loads; the program sees its own file elsewhere.
+
+mod memory;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::mem::{offset_of, size_of};
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use edits::loops::Choice;
-use edits::loops::section::{Left, MAGIC, OfLoop, OfReference, Planned};
+use edits::loops::section::{Left, OfLoop, OfReference, Planned};
 use flow::Program;
 use flow::nests::places::Places;
 use flow::nests::{Nest, Nests};
@@ -25,123 +25,164 @@ use report::flow::Flow;
 use report::followed::source::{self, Sources};
 use report::followed::{self, Function, Reference, Run, Steps};
 use report::loops::{instruction, name};
-use wire::counters::FIRST;
 use wire::loops::strides::{KEPT, Strides};
 use wire::loops::{Loop, Model, Nest as State};
 
+use self::memory::{Edited, Gathered, Memory};
 use crate::branches::send;
 use crate::counter_header::{self, Header};
+use crate::edit_cache::{self, Inserted};
+use crate::edited_folder::{self, Choices};
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{Format, Loops, LoopsForm, Report};
-use crate::opmix;
 use crate::output::{Kind, Output, reason};
 use crate::source::Source;
 
-/// A program with its nests, and those that are followed.
-pub struct Wanted<'a> {
+/// A file with its nests, and those that are followed.
+pub struct Code<'a> {
     pub flow: &'a Flow<'a>,
     pub nests: &'a Nests,
     pub places: &'a Places<'a>,
-    pub chosen: &'a [usize],
+    /// The name of a library; `None`: it is the program.
+    pub library: Option<&'a str>,
+    /// Variables by address.
+    pub variables: Vec<LinkerSymbol>,
+    /// Indices of those that are followed, in the order in which they are shown.
+    pub chosen: Vec<usize>,
+}
+
+/// How nests are followed.
+pub struct How {
     pub is_exact: bool,
     pub has_strides: bool,
     pub entries: u16,
-    /// Variables of the program, by address.
-    pub variables: &'a [LinkerSymbol],
     /// Nests are followed again after each such time.
     pub again: Option<Duration>,
 }
 
+/// Paths of the libraries that are edited with a program.
+pub fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    let flags = edit_cache::flags(program, Path::new(""), Inserted::LOOPS);
+    edited_folder::library_paths(&flags)
+}
+
 /// The source files of a run that are what was compiled.
-fn sources(wanted: &Wanted<'_>, run: &Run) -> Sources {
+fn sources(files: &[Code<'_>], run: &Run) -> Sources {
     let named = source::lines(run);
-    let files = (0..).zip(wanted.places.files());
-    let files = files.filter(|(_, file)| named.contains_key(&***file));
-    let files = files.filter_map(|(number, file)| {
-        let at = wanted.places.first_code(number);
-        let stamp = at.map(|at| wanted.flow.image.source_stamp(at));
-        match crate::source::read(file, stamp.as_ref()) {
-            Source::Lines(lines) => Some((file.clone(), lines)),
-            _ => None,
+    let mut sources = Sources::new();
+    for code in files {
+        for (number, file) in (0..).zip(code.places.files()) {
+            if sources.contains_key(file) || !named.contains_key(&**file) {
+                continue;
+            }
+            let at = code.places.first_code(number);
+            let stamp = at.map(|at| code.flow.image.source_stamp(at));
+            if let Source::Lines(lines) = crate::source::read(file, stamp.as_ref()) {
+                sources.insert(file.clone(), lines);
+            }
         }
-    });
-    files.collect()
+    }
+    sources
 }
 
 /// Writes the page.
-fn write_page(wanted: &Wanted<'_>, run: &Run, path: &Path) -> Result<()> {
+fn write_page(files: &[Code<'_>], run: &Run, path: &Path) -> Result<()> {
     let html = Output::prepare(path, Kind::Report)?;
-    let sources = sources(wanted, run);
+    let sources = sources(files, run);
     html.replace(|out| followed::page(run, &sources, out))
 }
 
+/// Nests to follow, by file; libraries without any are not edited.
+fn choices(files: &[Code<'_>], how: &How) -> Result<Choices> {
+    let files = files.iter();
+    let files = files.filter(|code| code.library.is_none() || !code.chosen.is_empty());
+    let choices = files.map(|code| {
+        let headers = code.chosen.iter();
+        let headers = headers.map(|&nest| code.nests.nests[nest].loops[0].header.0);
+        let choice = Choice {
+            headers: Some(headers.collect()),
+            is_exact: how.is_exact,
+            has_strides: how.has_strides,
+            entries: how.entries,
+        };
+        Ok((std::path::absolute(code.flow.image.path())?, choice))
+    });
+    choices.collect()
+}
+
 /// Runs the program, and gives what was found.
-fn run(
-    wanted: &Wanted<'_>,
-    program: &Path,
-    words: &[std::ffi::OsString],
-    quiet: bool,
-) -> Result<(Ending, Run)> {
-    let headers = wanted.chosen.iter();
-    let headers = headers.map(|&nest| wanted.nests.nests[nest].loops[0].header.0);
-    let choice = Choice {
-        headers: headers.collect(),
-        is_exact: wanted.is_exact,
-        has_strides: wanted.has_strides,
-        entries: wanted.entries,
+fn run(files: &[Code<'_>], how: &How, flags: &Loops) -> Result<(Ending, Run)> {
+    let (words, quiet) = (&flags.command, flags.quiet);
+    let program = &std::path::absolute(files[0].flow.image.path())?;
+    let choices = choices(files, how)?;
+    let edited = match flags.libs {
+        true => EditedRun::following_all(program, &choices, quiet),
+        false => EditedRun::following(program, &choices[program], quiet),
     };
-    let edited = EditedRun::following(program, &choice, quiet);
     let mut edited = edited.map_err(|why| {
         anyhow!(
             "'{}' is not edited: {why}; nothing was run",
             program.display()
         )
     })?;
-    let planned = edited.section()?;
-    let planned = Planned::parse(&planned).ok_or_else(|| anyhow!("the section is damaged"))?;
-    if let Some(every) = wanted.again {
-        let places: Vec<u32> = planned.nests.iter().map(|nest| nest.at).collect();
+    for why in edited.kept() {
+        say!("everypath: {why}; its loops are not followed");
+    }
+    let sections = edited.sections()?;
+    if let Some(every) = how.again {
+        let planned = Gathered::of(&sections)?;
         edited.again(every, move |path| {
             // A file that is only being made has no header yet; the next time will do.
-            let _ = follow_again(path, &places);
+            let _ = planned.follow_again(path);
         });
     }
+    let mut gathered = Gathered::of(&sections)?;
     let (ended, ..) = edited.run(words)?;
-    let mut memories = Vec::new();
     for path in edited.files()? {
-        let (header, bytes) = Header::of(&path)?;
-        memories.extend(memories_of(&header, &bytes));
+        gathered.add(&path)?;
     }
     let command: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    let made = made(wanted, &planned, &memories, command.join(" "));
+    let mut made = Run {
+        command: command.join(" "),
+        is_exact: how.is_exact,
+        ..Run::default()
+    };
+    for code in files {
+        let own = gathered.0.iter();
+        let original = fs::canonicalize(code.flow.image.path()).unwrap_or_default();
+        let mut own = own.filter(|edited| Path::new(&edited.planned.original) == original);
+        if let Some(edited) = own.next() {
+            add(&mut made, code, edited);
+        }
+    }
+    sort(&mut made);
     Ok((Ending::of(ended), made))
 }
 
 /// Runs the program, and shows what was found.
 pub fn show(
-    wanted: &Wanted<'_>,
-    program: &Path,
-    flags: &Loops,
-    output: Option<Output>,
+    files: &[Code<'_>],
+    how: &How,
+    (flags, output): (&Loops, Option<Output>),
 ) -> Result<Ending> {
-    if flags.format == LoopsForm::Source && wanted.places.is_empty() {
+    if flags.format == LoopsForm::Source && files.iter().all(|code| code.places.is_empty()) {
         bail!(
             "'{}' has no line tables, so it has no source lines: compile it with -g; nothing was run",
-            program.display()
+            files[0].flow.file
         );
     }
     let html = flags.html.as_deref();
     let html = html.map(|path| Output::prepare(path, Kind::Report));
     let html = html.transpose()?;
-    let (ending, run) = run(wanted, program, &flags.command, flags.quiet)?;
+    let (ending, run) = run(files, how, flags)?;
     if let Some(html) = html {
-        let sources = sources(wanted, &run);
+        let sources = sources(files, &run);
         html.replace(|out| followed::page(&run, &sources, out))?;
     }
     send(output, |out| match flags.format {
         LoopsForm::Text => followed::text(&run, out),
-        LoopsForm::Source => source::text(&run, &sources(wanted, &run), out),
+        LoopsForm::Source => source::text(&run, &sources(files, &run), out),
         LoopsForm::Json => followed::json(&run, out),
     })?;
     Ok(ending)
@@ -152,45 +193,47 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
     if !counter_header::is_one(&flags.file) {
         return Ok(None);
     }
-    let (header, _) = Header::of(&flags.file)?;
-    let Some(text) = opmix::section(&flags.file, &header, MAGIC)? else {
+    let Some(mut gathered) = Gathered::of_file(&flags.file)? else {
         return Ok(None);
     };
-    let planned = Planned::parse(&text).ok_or_else(|| anyhow!("the section is damaged"))?;
-    let original = original(&planned)?;
-    let image = Image::open_to_read(original).map_err(|error| anyhow!("{error}"))?;
-    let program = Program::of(&image);
-    let nests = Nests::of(&image, &program);
-    let places = Places::of(&image);
-    let flow = Flow {
-        image: &image,
-        program: &program,
-        file: &planned.original,
-        full_names: flags.view.full_names,
+    for path in [&flags.file].into_iter().chain(&flags.more) {
+        gathered.add(path)?;
+    }
+    let (header, _) = Header::of(&flags.file)?;
+    let opened = gathered.0.iter().map(|edited| Opened::of(&edited.planned));
+    let opened = opened.collect::<Result<Vec<Opened>>>()?;
+    let flows = opened.iter().map(|own| own.flow(flags.view.full_names));
+    let flows: Vec<Flow<'_>> = flows.collect();
+    let places: Vec<Places<'_>> = opened.iter().map(|own| Places::of(&own.image)).collect();
+    let files = opened.iter().zip(&flows).zip(&places).zip(&gathered.0);
+    let files = files.map(|(((own, flow), places), edited)| {
+        let library = own.image.path().file_name();
+        let library = library.filter(|_| edited.is_library);
+        Code {
+            flow,
+            nests: &own.nests,
+            places,
+            library: library.and_then(|name| name.to_str()),
+            variables: own.image.variables(),
+            chosen: (0..own.nests.nests.len()).collect(),
+        }
+    });
+    let files: Vec<Code<'_>> = files.collect();
+    let arguments = header.arguments.iter().skip(1).map(|word| &**word);
+    let command: Vec<&str> = [&*header.program].into_iter().chain(arguments).collect();
+    let mut run = Run {
+        command: command.join(" "),
+        is_exact: gathered.0[0].planned.is_exact,
+        ..Run::default()
     };
-    let wanted = Wanted {
-        flow: &flow,
-        nests: &nests,
-        places: &places,
-        chosen: &[],
-        is_exact: planned.is_exact,
-        has_strides: planned.has_strides,
-        entries: 0,
-        variables: &image.variables(),
-        again: None,
-    };
-    let memories = all_memories(flags, &text)?;
-    let arguments = header.arguments.iter().skip(1);
-    let command: Vec<&str> = [&header.program]
-        .into_iter()
-        .chain(arguments)
-        .map(|word| &**word)
-        .collect();
-    let run = made(&wanted, &planned, &memories, command.join(" "));
+    for (code, edited) in files.iter().zip(&gathered.0) {
+        add(&mut run, code, edited);
+    }
+    sort(&mut run);
     let output = flags.made.output.as_deref();
     let output = output.map(|path| Output::prepare(path, Kind::Report));
     if let Some(path) = flags.page.html.as_deref() {
-        write_page(&wanted, &run, path)?;
+        write_page(&files, &run, path)?;
         if output.is_none() {
             return Ok(Some(Ending::Exit(0)));
         }
@@ -202,20 +245,44 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
     ending.map(Some)
 }
 
-/// The memory of all threads in all files of a report, which are of one program.
-fn all_memories(flags: &Report, text: &str) -> Result<Vec<Memory>> {
-    let mut memories = Vec::new();
-    for path in [&flags.file].into_iter().chain(&flags.more) {
-        let (header, bytes) = Header::of(path)?;
-        if opmix::section(path, &header, MAGIC)?.as_deref() != Some(text) {
-            bail!(
-                "'{}' is of another program than the file before it",
-                path.display()
-            );
-        }
-        memories.extend(memories_of(&header, &bytes));
+/// If all iterations were followed, the nests with most accesses come first.
+fn sort(run: &mut Run) {
+    if run.is_exact {
+        run.nests.sort_by_key(|nest| Reverse(nest.samples()));
     }
-    Ok(memories)
+}
+
+/// The file of which an edited one was made, with its nests.
+struct Opened {
+    file: String,
+    image: Image,
+    program: Program,
+    nests: Nests,
+}
+
+impl Opened {
+    fn of(planned: &Planned) -> Result<Opened> {
+        let original = original(planned)?;
+        let image = Image::open_to_read(original).map_err(|error| anyhow!("{error}"))?;
+        let program = Program::of(&image);
+        let nests = Nests::of(&image, &program);
+        let file = planned.original.clone();
+        Ok(Opened {
+            file,
+            image,
+            program,
+            nests,
+        })
+    }
+
+    fn flow(&self, full_names: bool) -> Flow<'_> {
+        Flow {
+            image: &self.image,
+            program: &self.program,
+            file: &self.file,
+            full_names,
+        }
+    }
 }
 
 /// The program of which an edited one was made, if it is still the same.
@@ -233,70 +300,6 @@ fn original(planned: &Planned) -> Result<&Path> {
         bail!("'{}' is not what was edited any more", planned.original);
     }
     Ok(original)
-}
-
-/// Has all threads of a running process follow nests again that they do not follow any more. The file is their memory.
-fn follow_again(path: &Path, nests: &[u32]) -> Result<()> {
-    let (header, bytes) = Header::of(path)?;
-    let file = OpenOptions::new().write(true).open(path)?;
-    for range in header.chunks() {
-        for at in nests {
-            let Some(place) = u64::from(*at).checked_sub(FIRST) else {
-                continue;
-            };
-            let place = range.start + place as usize;
-            let flag = |offset: usize| bytes.get(place + offset).copied().unwrap_or(0);
-            let is_idle = flag(offset_of!(State, inside)) == 0;
-            if is_idle && flag(offset_of!(State, off)) != 0 {
-                let put =
-                    |offset: usize, bytes: &[u8]| file.write_all_at(bytes, (place + offset) as u64);
-                put(offset_of!(State, since), &[0; size_of::<u32>()])?;
-                put(offset_of!(State, events), &[0; size_of::<u64>()])?;
-                put(offset_of!(State, off), &[0])?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The memory of all threads in a file.
-fn memories_of(header: &Header, bytes: &[u8]) -> Vec<Memory> {
-    let chunks = header.chunks();
-    let bias = header.parts.first().map_or(0, |part| part.bias);
-    let memory = |range: Range<usize>| Memory(bytes[range].to_vec(), bias);
-    chunks.map(memory).collect()
-}
-
-/// The memory of a thread, and how far from where it was linked its process had the program.
-struct Memory(Vec<u8>, u64);
-
-impl Memory {
-    fn word(&self, at: u32, offset: usize) -> u64 {
-        let place = (u64::from(at) + offset as u64).checked_sub(FIRST);
-        let word = place.and_then(|place| self.0.get(place as usize..)?.first_chunk());
-        word.map_or(0, |word| u64::from_le_bytes(*word))
-    }
-
-    fn model(&self, at: u32) -> Model {
-        let word = |offset| self.word(at, offset);
-        let fits = word(offset_of!(Model, as_forecast));
-        let fails = word(offset_of!(Model, otherwise));
-        let list =
-            |offset: usize| std::array::from_fn(|number| word(offset + 8 * number).cast_signed());
-        Model {
-            samples: word(offset_of!(Model, samples)) + fits + fails,
-            fits: word(offset_of!(Model, fits)) + fits,
-            fails: word(offset_of!(Model, fails)) + fails,
-            unsolved: word(offset_of!(Model, unsolved)),
-            known: word(offset_of!(Model, known)),
-            entry: word(offset_of!(Model, entry)),
-            moved: word(offset_of!(Model, moved)),
-            first: word(offset_of!(Model, first)).cast_signed(),
-            at: list(offset_of!(Model, at)),
-            coefficients: list(offset_of!(Model, coefficients)),
-            ..Model::default()
-        }
-    }
 }
 
 /// Adds up the functions of several threads, of so many numbers.
@@ -332,52 +335,63 @@ fn function(models: impl Iterator<Item = Model>, depth: usize) -> Function {
     all
 }
 
-/// Everything that was found, with names and lines.
-fn made(wanted: &Wanted<'_>, planned: &Planned, memories: &[Memory], command: String) -> Run {
-    let by_header: BTreeMap<u64, &Nest> = (wanted.nests.nests.iter())
-        .map(|nest| (nest.loops[0].header.0, nest))
+/// Adds everything that was found in a file, with names and lines.
+fn add(run: &mut Run, code: &Code<'_>, edited: &Edited) {
+    let (planned, memories) = (&edited.planned, &edited.memories);
+    let places = code.chosen.iter().enumerate();
+    let by_header: BTreeMap<u64, (usize, &Nest)> = places
+        .map(|(place, &nest)| {
+            let nest = &code.nests.nests[nest];
+            (nest.loops[0].header.0, (place, nest))
+        })
         .collect();
-    let nests = planned.nests.iter().filter_map(|own| {
-        let nest = by_header.get(&own.loops[0].header)?;
-        let state = |offset: usize| {
+    let mut nests = Vec::new();
+    for own in &planned.nests {
+        let Some(&(place, nest)) = by_header.get(&own.loops[0].header) else {
+            continue;
+        };
+        let words = |offset: usize| {
             memories
                 .iter()
                 .map(move |memory| memory.word(own.at, offset))
         };
         let flags = offset_of!(State, inside);
-        let inside = state(0)
-            .filter(|word| word >> (8 * flags) & 0xff != 0)
-            .count() as u64;
-        let loops = own
-            .loops
-            .iter()
-            .enumerate()
-            .map(|(number, one)| loop_of(wanted, nest, (number, one), memories));
-        Some(followed::Nest {
-            threads: state(offset_of!(State, entries))
-                .filter(|entries| *entries > 0)
-                .count() as u64,
-            entries: state(offset_of!(State, entries)).sum(),
-            lost: state(offset_of!(State, lost)).sum::<u64>() + inside,
-            loops: loops.collect(),
-        })
-    });
+        let inside = words(0).filter(|word| word >> (8 * flags) & 0xff != 0);
+        let lost = words(offset_of!(State, lost)).sum::<u64>() + inside.count() as u64;
+        let entries = words(offset_of!(State, entries));
+        let loops = own.loops.iter().enumerate();
+        let loops = loops.map(|one| loop_of(code, (planned, nest), one, memories));
+        nests.push((
+            place,
+            followed::Nest {
+                library: code.library.map(str::to_owned),
+                threads: entries.clone().filter(|entries| *entries > 0).count() as u64,
+                entries: entries.sum(),
+                lost,
+                loops: loops.collect(),
+            },
+        ));
+    }
+    nests.sort_by_key(|(place, _)| *place);
+    run.nests.extend(nests.into_iter().map(|(_, nest)| nest));
     let left = planned.left.iter().map(|(header, why)| {
         let known = by_header.get(header);
-        let name = known.map_or_else(|| format!("{header:#x}"), |nest| name(wanted.flow, nest, 0));
-        (name, why.clone())
+        let name = match known {
+            Some((_, nest)) => name(code.flow, nest, 0),
+            None => format!("{header:#x}"),
+        };
+        followed::Left {
+            library: code.library.map(str::to_owned),
+            name,
+            why: why.clone(),
+        }
     });
-    Run {
-        command,
-        is_exact: planned.is_exact,
-        nests: nests.collect(),
-        left: left.collect(),
-    }
+    run.left.extend(left);
 }
 
 fn loop_of(
-    wanted: &Wanted<'_>,
-    nest: &Nest,
+    code: &Code<'_>,
+    (planned, nest): (&Planned, &Nest),
     (number, own): (usize, &OfLoop),
     memories: &[Memory],
 ) -> followed::Loop {
@@ -391,15 +405,15 @@ fn loop_of(
     let least = words(offset_of!(Loop, least)).zip(entries.clone());
     let trips = memories.iter();
     let trips = trips.map(|memory| memory.model(own.at + offset_of!(Loop, trips) as u32));
-    let extent = wanted.places.extent(wanted.flow.program, nest, number);
+    let extent = code.places.extent(code.flow.program, nest, number);
     let place = extent.and_then(|extent| {
-        let file = wanted.places.files().get(extent.file as usize)?;
+        let file = code.places.files().get(extent.file as usize)?;
         Some((file.clone(), extent.first, extent.last))
     });
     let references = own.references.iter();
-    let references = references.map(|own| reference(wanted, own, depth, memories));
+    let references = references.map(|own| reference(code, (planned, own), depth, memories));
     followed::Loop {
-        name: name(wanted.flow, nest, number),
+        name: name(code.flow, nest, number),
         place,
         depth,
         entries: entries.clone().sum(),
@@ -415,7 +429,12 @@ fn loop_of(
     }
 }
 
-fn reference(wanted: &Wanted<'_>, own: &OfReference, depth: u32, memories: &[Memory]) -> Reference {
+fn reference(
+    code: &Code<'_>,
+    (planned, own): (&Planned, &OfReference),
+    depth: u32,
+    memories: &[Memory],
+) -> Reference {
     let function = match own.model {
         Ok(at) => {
             let models = memories.iter().map(|memory| memory.model(at));
@@ -424,22 +443,22 @@ fn reference(wanted: &Wanted<'_>, own: &OfReference, depth: u32, memories: &[Mem
         Err(left) => Err(reason_of(left)),
     };
     let at = image::LinkAddr(own.address);
-    let place = wanted.places.row(at);
+    let place = code.places.row(at);
     let place = place.and_then(|line| {
-        let file = wanted.places.files().get(line.file as usize)?;
+        let file = code.places.files().get(line.file as usize)?;
         Some((file.clone(), line.line))
     });
     Reference {
         address: own.address,
-        text: instruction(wanted.flow.image, at),
+        text: instruction(code.flow.image, at),
         place,
         reads: own.reads,
         writes: own.writes,
         bytes: own.bytes,
         function,
         is_constant: matches!(own.model, Err(Left::Constant(_))),
-        variable: own.model.ok().and_then(|at| variable(wanted, at, memories)),
-        steps: match (own.model, wanted.has_strides) {
+        variable: own.model.ok().and_then(|at| variable(code, at, memories)),
+        steps: match (own.model, planned.has_strides) {
             (Ok(at), true) => Some(steps(at + size_of::<Model>() as u32, memories)),
             _ => None,
         },
@@ -467,15 +486,15 @@ fn steps(at: u32, memories: &[Memory]) -> Steps {
 }
 
 /// The variable that the constant of a reference is in, and how far behind its beginning.
-fn variable(wanted: &Wanted<'_>, at: u32, memories: &[Memory]) -> Option<String> {
+fn variable(code: &Code<'_>, at: u32, memories: &[Memory]) -> Option<String> {
     let constants = memories.iter().rev().filter_map(|memory| {
         let model = memory.model(at);
         let constant = model.constant().filter(|_| model.samples > 0)?;
-        Some(constant.cast_unsigned().wrapping_sub(memory.1))
+        Some(constant.cast_unsigned().wrapping_sub(memory.bias))
     });
     let at = constants.into_iter().next()?;
-    let before = wanted.variables.partition_point(|one| one.addr.0 <= at);
-    let one = &wanted.variables[before.checked_sub(1)?];
+    let before = code.variables.partition_point(|one| one.addr.0 <= at);
+    let one = &code.variables[before.checked_sub(1)?];
     match at - one.addr.0 {
         0 => Some(one.name.clone()),
         behind if behind < one.size => Some(format!("{}+{behind}", one.name)),

@@ -1,6 +1,8 @@
 //! `loops`: which nests of loops a file has, and which of them marks in its sources mean.
 
-use std::collections::BTreeSet;
+mod chosen;
+
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,9 +12,11 @@ use flow::nests::places::Places;
 use flow::nests::{Nest, Nests};
 use flow::nests::{marks, meant};
 use image::Image;
+use rayon::prelude::*;
 use report::flow::Flow;
 use report::loops::{Listed, Mark, json, text};
 
+use self::chosen::Known;
 use crate::branches::send;
 use crate::dependences::{self, Traced};
 use crate::edit_cache::is_script;
@@ -28,58 +32,110 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
     let output = flags.output.as_deref().map(prepare).transpose()?;
     let traced = flags.dependences.as_deref().map(Traced::read).transpose()?;
     let path = file_of(flags, traced.as_ref())?;
-    let image = Image::open_to_read(&path).map_err(|error| anyhow!("{error}"))?;
-    let program = Program::of(&image);
-    let nests = Nests::of(&image, &program);
-    let file = path.display().to_string();
-    let flow = Flow {
-        image: &image,
-        program: &program,
-        file: &file,
-        full_names: flags.full_names,
-    };
-    let shares = |path| shares_of(path, &image, &program, &nests);
-    let shares = flags.counts.as_deref().map(shares).transpose()?;
-    let mut places = Places::of(&image);
-    let found = sources_with_marks(&image, &places);
-    if !found.is_empty() {
-        places.add_inlined();
+    let mut opened = vec![Opened::of(&path, false)?];
+    if flags.libs {
+        opened.extend(libraries(&path)?);
     }
-    let marks = with_meaning(found, &program, &nests, &places);
-    let known = Known {
-        flow: &flow,
-        nests: &nests,
-        marks: &marks,
-        has_lines: !places.is_empty(),
-        shares: shares.as_deref(),
-    };
-    let shown = known.chosen(&flags.loops)?;
+    let flows: Vec<Flow<'_>> = opened.iter().map(|own| own.flow(flags)).collect();
+    let known = opened.iter().zip(&flows);
+    let known: Vec<Known<'_>> = known.map(|(own, flow)| own.known(flow)).collect();
+    let shares = |path| shares_of(path, &known);
+    let shares = flags.counts.as_deref().map(shares).transpose()?;
+    let shown = chosen::of(&known, &flags.loops, shares.as_deref())?;
     if let Some(traced) = &traced {
-        return dependences::show(traced, (flags, output), (&flow, &nests, &places), &shown);
+        let own = &known[0];
+        let code = (own.flow, own.nests, &own.places);
+        return dependences::show(traced, (flags, output), code, &shown[0]);
     }
     if flags.list.is_none() {
-        let wanted = followed::Wanted {
-            flow: &flow,
-            nests: &nests,
-            places: &places,
-            chosen: &shown,
+        let code = known.iter().zip(&opened).zip(shown);
+        let code = code.map(|((own, opened), chosen)| followed::Code {
+            flow: own.flow,
+            nests: own.nests,
+            places: &own.places,
+            library: opened.library.as_deref(),
+            variables: opened.image.variables(),
+            chosen,
+        });
+        let how = followed::How {
             is_exact: flags.exact,
             has_strides: flags.strides,
             entries: flags.entries,
-            variables: &image.variables(),
             again: again(flags)?,
         };
-        return followed::show(&wanted, &path, flags, output);
+        return followed::show(&code.collect::<Vec<_>>(), &how, (flags, output));
     }
+    let own = &known[0];
     let listed = Listed {
-        flow: &flow,
-        nests: &nests,
-        places: &places,
-        marks: &marks,
-        shown: &shown,
-        shares: shares.as_deref(),
+        flow: own.flow,
+        nests: own.nests,
+        places: &own.places,
+        marks: &own.marks,
+        shown: &shown[0],
+        shares: shares.as_ref().map(|shares| &*shares[0]),
     };
     list(&listed, flags.format, output)
+}
+
+/// A file with its nests.
+struct Opened {
+    file: String,
+    /// The name of a library; `None`: it is the program.
+    library: Option<String>,
+    image: Image,
+    program: Program,
+    nests: Nests,
+}
+
+impl Opened {
+    fn of(path: &Path, is_library: bool) -> Result<Opened> {
+        let image = Image::open_to_read(path).map_err(|error| anyhow!("{error}"))?;
+        let program = Program::of(&image);
+        let nests = Nests::of(&image, &program);
+        let name = path.file_name().filter(|_| is_library);
+        Ok(Opened {
+            file: path.display().to_string(),
+            library: name.map(|name| name.to_string_lossy().into_owned()),
+            image,
+            program,
+            nests,
+        })
+    }
+
+    fn flow(&self, flags: &Loops) -> Flow<'_> {
+        Flow {
+            image: &self.image,
+            program: &self.program,
+            file: &self.file,
+            full_names: flags.full_names,
+        }
+    }
+
+    fn known<'a>(&'a self, flow: &'a Flow<'a>) -> Known<'a> {
+        let mut places = Places::of(&self.image);
+        let found = sources_with_marks(&self.image, &places);
+        if !found.is_empty() {
+            places.add_inlined();
+        }
+        Known {
+            flow,
+            nests: &self.nests,
+            marks: with_meaning(found, &self.program, &self.nests, &places),
+            places,
+        }
+    }
+}
+
+/// The libraries of a program that can be edited, with their nests.
+fn libraries(program: &Path) -> Result<Vec<Opened>> {
+    let paths = followed::libraries(program)?;
+    let open = || {
+        paths
+            .par_iter()
+            .map(|path| Opened::of(path, true))
+            .collect()
+    };
+    flow::with_processors(open)
 }
 
 fn list(listed: &Listed<'_>, form: LoopsForm, output: Option<Output>) -> Result<Ending> {
@@ -162,141 +218,42 @@ fn with_meaning(
     found.into_iter().flat_map(of_file).collect()
 }
 
-/// By nest: the share of its instructions among all that were executed in the file, in percent.
-fn shares_of(path: &Path, image: &Image, program: &Program, nests: &Nests) -> Result<Vec<f64>> {
-    let executed = executions(path, image)?;
-    let all: u64 = executed.values().map(|(count, _)| *count).sum();
-    let mut sorted: Vec<(u64, u64)> = (executed.into_iter())
-        .map(|(at, (count, _))| (at, count))
-        .collect();
-    sorted.sort_unstable();
-    let of_nest = |nest: &Nest| {
-        let graph = &program.functions[nest.function].graph;
-        let blocks = nest.loops[0].blocks.iter();
-        let blocks = blocks.map(|&block| &graph.blocks[block as usize]);
-        let own = blocks.filter_map(|block| {
-            let start = image.file_offset(block.start)?.0;
-            let end = start + (block.end.0 - block.start.0);
-            let from = sorted.partition_point(|(at, _)| *at < start);
-            let own = sorted[from..].iter().take_while(|(at, _)| *at < end);
-            Some(own.map(|(_, count)| *count).sum::<u64>())
-        });
-        100.0 * own.sum::<u64>() as f64 / all.max(1) as f64
-    };
-    Ok(nests.nests.iter().map(of_nest).collect())
+/// By file and nest: the share of its instructions among all that were executed in these files, in percent.
+fn shares_of(path: &Path, known: &[Known<'_>]) -> Result<Vec<Vec<f64>>> {
+    let mut counts = Vec::new();
+    for (number, own) in known.iter().enumerate() {
+        let executed = match executions(path, own.flow.image) {
+            // No code of this library was executed.
+            Err(_) if number > 0 => HashMap::new(),
+            executed => executed?,
+        };
+        let mut sorted: Vec<(u64, u64)> = (executed.into_iter())
+            .map(|(at, (count, _))| (at, count))
+            .collect();
+        sorted.sort_unstable();
+        counts.push(sorted);
+    }
+    let all: u64 = counts.iter().flatten().map(|(_, count)| *count).sum();
+    let shares = known.iter().zip(&counts).map(|(own, counts)| {
+        let nests = own.nests.nests.iter();
+        nests
+            .map(|nest| 100.0 * executed_in(nest, own.flow, counts) as f64 / all.max(1) as f64)
+            .collect()
+    });
+    Ok(shares.collect())
 }
 
-/// Everything by which nests are chosen.
-struct Known<'a> {
-    flow: &'a Flow<'a>,
-    nests: &'a Nests,
-    marks: &'a [Mark],
-    has_lines: bool,
-    shares: Option<&'a [f64]>,
-}
-
-impl Known<'_> {
-    /// Nests that some words choose, in the order of the file, or by their shares if these are known.
-    fn chosen(&self, words: &[String]) -> Result<Vec<usize>> {
-        let mut chosen = BTreeSet::new();
-        for word in words {
-            chosen.extend(self.of_word(word.trim())?);
-        }
-        let mut chosen: Vec<usize> = chosen.into_iter().collect();
-        if let Some(shares) = self.shares {
-            chosen.sort_by(|&one, &other| shares[other].total_cmp(&shares[one]));
-        }
-        Ok(chosen)
-    }
-
-    fn of_word(&self, word: &str) -> Result<Vec<usize>> {
-        if word == "all" {
-            return Ok((0..self.nests.nests.len()).collect());
-        }
-        if let Some(count) = word.strip_prefix("hottest:") {
-            return self.hottest(count);
-        }
-        let mark = word.strip_prefix("mark:");
-        if word == "marks" || mark.is_some() {
-            return self.of_marks(mark);
-        }
-        self.of_function(word)
-    }
-
-    fn hottest(&self, count: &str) -> Result<Vec<usize>> {
-        let file = self.flow.file;
-        let Ok(count) = count.parse::<usize>() else {
-            bail!("--loops hottest:{count}: behind the colon is how many nests");
-        };
-        let Some(shares) = self.shares else {
-            bail!(
-                "--loops hottest:{count} needs counts: `everypath count -o run.evp -- {file}`, then --counts run.evp"
-            );
-        };
-        let mut all: Vec<usize> = (0..shares.len())
-            .filter(|&nest| shares[nest] > 0.0)
-            .collect();
-        all.sort_by(|&one, &other| shares[other].total_cmp(&shares[one]));
-        all.truncate(count);
-        Ok(all)
-    }
-
-    /// Nests that marks mean: all marks, or those of a name.
-    fn of_marks(&self, name: Option<&str>) -> Result<Vec<usize>> {
-        let file = self.flow.file;
-        let wanted = |mark: &&Mark| name.is_none_or(|name| mark.name == name);
-        let marks: Vec<&Mark> = self.marks.iter().filter(wanted).collect();
-        if marks.is_empty() && !self.has_lines {
-            bail!(
-                "'{file}' has no line tables, so marks in sources mean nothing in it: compile it with -g"
-            );
-        }
-        if marks.is_empty() {
-            let what = name.map_or("a mark".into(), |name| format!("the mark {name}"));
-            bail!(
-                "no source of '{file}' that is here has {what}: `// everypath: loop NAME` before a loop"
-            );
-        }
-        let found = marks.iter().filter_map(|mark| mark.found.as_ref().ok());
-        let nests = found.flatten().map(|&(nest, _)| nest);
-        Ok(nests.collect())
-    }
-
-    /// Nests of a function, or one of them.
-    fn of_function(&self, word: &str) -> Result<Vec<usize>> {
-        let file = self.flow.file;
-        let (name, number) = match word.rsplit_once(':') {
-            Some((name, number)) if number.parse::<u32>().is_ok() => (name, number.parse().ok()),
-            _ => (word, None),
-        };
-        let functions = self.flow.find(name);
-        if functions.is_empty() {
-            bail!("'{file}' has no function '{name}'; `everypath flow {file}` lists them");
-        }
-        let is_of_it = |nest: &Nest| {
-            let own = &self.flow.program.functions[nest.function];
-            functions.iter().any(|function| function.entry == own.entry)
-        };
-        let is_it = |nest: &Nest| {
-            is_of_it(nest) && number.is_none_or(|number: u32| nest.loops[0].number == number)
-        };
-        let nests = (0..).zip(&self.nests.nests);
-        let found: Vec<usize> = nests
-            .filter(|(_, nest)| is_it(nest))
-            .map(|(at, _)| at)
-            .collect();
-        if found.is_empty() {
-            let all = self
-                .nests
-                .nests
-                .iter()
-                .filter(|nest| is_of_it(nest))
-                .count();
-            bail!(
-                "'{name}' has {}, and no {word}",
-                report::counted(all as u64, "nest")
-            );
-        }
-        Ok(found)
-    }
+/// Instructions of a nest that were executed, from the counts of all by their offset in the file.
+fn executed_in(nest: &Nest, flow: &Flow<'_>, counts: &[(u64, u64)]) -> u64 {
+    let graph = &flow.program.functions[nest.function].graph;
+    let blocks = nest.loops[0].blocks.iter();
+    let blocks = blocks.map(|&block| &graph.blocks[block as usize]);
+    let own = blocks.filter_map(|block| {
+        let start = flow.image.file_offset(block.start)?.0;
+        let end = start + (block.end.0 - block.start.0);
+        let from = counts.partition_point(|(at, _)| *at < start);
+        let own = counts[from..].iter().take_while(|(at, _)| *at < end);
+        Some(own.map(|(_, count)| *count).sum::<u64>())
+    });
+    own.sum()
 }

@@ -102,6 +102,8 @@ pub struct Row {
     pub takes_profile: bool,
     /// The memory of each thread that it has.
     pub counters: Counters,
+    /// Most bytes of it for each byte of code, in files that are edited together.
+    pub room: u64,
     /// Whether it counts in libraries, too.
     pub takes_libraries: bool,
     /// Whether it has to know which functions are left where they are ([`Wanted::left`]).
@@ -116,6 +118,7 @@ pub const TOOLS: &[Row] = &[
         help: "Counters of edges, as few as say everything",
         takes_profile: true,
         counters: Counters::InFiles,
+        room: 2,
         takes_libraries: true,
         follows_calls: false,
         make: |image, program, wanted| {
@@ -127,6 +130,7 @@ pub const TOOLS: &[Row] = &[
         help: "A counter in every block, and what else says everything",
         takes_profile: true,
         counters: Counters::InFiles,
+        room: 2,
         takes_libraries: true,
         follows_calls: false,
         make: |image, program, wanted| {
@@ -138,6 +142,7 @@ pub const TOOLS: &[Row] = &[
         help: "Marks: which code was executed at all; with --branches also which ways of branches",
         takes_profile: true,
         counters: Counters::InFiles,
+        room: 2,
         takes_libraries: true,
         follows_calls: false,
         make: |image, program, wanted| {
@@ -153,6 +158,7 @@ pub const TOOLS: &[Row] = &[
         help: "Witnesses: few bytes from which 'regenerate' makes the trace",
         takes_profile: true,
         counters: Counters::Stream,
+        room: 2,
         takes_libraries: true,
         follows_calls: true,
         make: |image, program, wanted| Box::new(trace::Trace::new(image, program, wanted)),
@@ -162,6 +168,7 @@ pub const TOOLS: &[Row] = &[
         help: "Every calling context in a number, and a dictionary: what 'encode' inserts",
         takes_profile: true,
         counters: Counters::Own,
+        room: 2,
         takes_libraries: true,
         follows_calls: true,
         make: |image, program, wanted| {
@@ -173,6 +180,7 @@ pub const TOOLS: &[Row] = &[
         help: "Counters of calls by context, and a dictionary: what 'contexts --rewrite' inserts",
         takes_profile: true,
         counters: Counters::Calls,
+        room: 2,
         takes_libraries: true,
         follows_calls: true,
         make: |image, program, wanted| {
@@ -184,6 +192,7 @@ pub const TOOLS: &[Row] = &[
         help: "Ways and blocks in the map of AFL++, and its fork server",
         takes_profile: false,
         counters: Counters::Shared,
+        room: 2,
         takes_libraries: true,
         follows_calls: false,
         make: |_, _, wanted| Box::new(afl::Afl::new(wanted)),
@@ -193,6 +202,7 @@ pub const TOOLS: &[Row] = &[
         help: "Instructions of each mnemonic in each function: the example of a tool",
         takes_profile: false,
         counters: Counters::InFiles,
+        room: 2,
         takes_libraries: false,
         follows_calls: false,
         make: |image, _, wanted| Box::new(opmix::OpMix::new(image, wanted)),
@@ -202,7 +212,8 @@ pub const TOOLS: &[Row] = &[
         help: "Nests of loops are followed: what 'loops' inserts",
         takes_profile: false,
         counters: Counters::InFiles,
-        takes_libraries: false,
+        room: 32,
+        takes_libraries: true,
         follows_calls: false,
         make: |image, program, wanted| Box::new(loops::Loops::new(image, program, wanted)),
     },
@@ -211,6 +222,7 @@ pub const TOOLS: &[Row] = &[
         help: "Two versions of every function, changed between at random blocks: a test of the editor",
         takes_profile: false,
         counters: Counters::None,
+        room: 2,
         takes_libraries: true,
         follows_calls: false,
         make: |_, _, _| Box::new(two_versions::TwoVersions::default()),

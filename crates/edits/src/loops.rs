@@ -52,8 +52,8 @@ const MOST: u64 = 1 << 28;
 /// Nests that are to be followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Headers of their outermost loops; empty: all nests.
-    pub headers: BTreeSet<u64>,
+    /// Headers of their outermost loops; `None`: all nests.
+    pub headers: Option<BTreeSet<u64>>,
     /// All iterations.
     pub is_exact: bool,
     /// Steps of each reference are counted, too.
@@ -92,7 +92,7 @@ const fn bytes_of<T>() -> u64 {
 impl<'d> Loops<'d> {
     pub fn new(image: &'d Image, program: &'d Program, wanted: Wanted<'d>) -> Loops<'d> {
         let choice = wanted.loops.cloned().unwrap_or(Choice {
-            headers: BTreeSet::new(),
+            headers: None,
             is_exact: false,
             has_strides: false,
             entries: section::ENTRIES,
@@ -100,7 +100,7 @@ impl<'d> Loops<'d> {
         let mut nests: BTreeMap<usize, Vec<Nest>> = BTreeMap::new();
         for nest in Nests::of(image, program).nests {
             let header = nest.loops[0].header.0;
-            if choice.headers.is_empty() || choice.headers.contains(&header) {
+            if (choice.headers.as_ref()).is_none_or(|headers| headers.contains(&header)) {
                 nests.entry(nest.function).or_default().push(nest);
             }
         }
@@ -120,9 +120,14 @@ impl<'d> Loops<'d> {
         }
     }
 
+    /// Displacement of the file's memory from `%gs`.
+    fn base(&self) -> u64 {
+        FIRST + self.wanted.part.map_or(0, |part| part.at)
+    }
+
     /// A place for something.
     fn take<T>(&mut self) -> u32 {
-        let at = FIRST + self.next;
+        let at = self.base() + self.next;
         self.next += bytes_of::<T>().next_multiple_of(8);
         at as u32
     }
@@ -170,7 +175,9 @@ impl<'d> Loops<'d> {
             return Some(format!("it has more than {DEPTH} loops around each other"));
         }
         let irreducible = nest.obstacles.iter().find_map(|own| match own {
-            Obstacle::Irreducible(at) => Some(format!("a cycle in it is also entered at {at:#x}")),
+            Obstacle::Irreducible(at) => Some(format!(
+                "a cycle in it is also entered behind its beginning at {at:#x}"
+            )),
             _ => None,
         });
         if irreducible.is_some() {
@@ -253,7 +260,7 @@ impl<'d> Loops<'d> {
                 }
             }
         }
-        match self.next > MOST {
+        match self.next > self.wanted.part.map_or(MOST, |part| part.most) {
             true => {
                 self.next = before;
                 Err("there is no memory left for it".into())
@@ -443,7 +450,7 @@ impl StaticTool for Loops<'_> {
             bytes: self.next.next_multiple_of(FIRST).max(FIRST),
             form: Form::Counters,
             files: self.wanted.files,
-            part: None,
+            part: self.wanted.part,
         })
     }
 
@@ -453,6 +460,7 @@ impl StaticTool for Loops<'_> {
             hash: section::hash(outcome.input),
             is_exact: self.choice.is_exact,
             has_strides: self.choice.has_strides,
+            base: self.base(),
             nests: self.planned.values().flatten().cloned().collect(),
             left: self.left.clone().into_iter().collect(),
         };

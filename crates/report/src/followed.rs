@@ -8,6 +8,7 @@ pub mod source;
 
 pub use page::page;
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -225,6 +226,8 @@ pub struct Loop {
 /// A nest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nest {
+    /// The library that it is in; `None`: the program.
+    pub library: Option<String>,
     /// Threads that came to it.
     pub threads: u64,
     pub entries: u64,
@@ -233,14 +236,90 @@ pub struct Nest {
     pub loops: Vec<Loop>,
 }
 
+impl Nest {
+    /// The library, between the loop and what is said of it.
+    fn place(&self) -> String {
+        let of = |name: &String| format!("  {name}");
+        self.library.as_ref().map_or_else(String::new, of)
+    }
+
+    /// Accesses that were seen.
+    pub fn samples(&self) -> u64 {
+        let references = self.loops.iter().flat_map(|one| &one.references);
+        let functions = references.filter_map(|own| own.function.as_ref().ok());
+        functions.map(|function| function.samples).sum()
+    }
+}
+
 /// Nests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     pub command: String,
     pub is_exact: bool,
     pub nests: Vec<Nest>,
-    /// Names of nests that were not followed, and why.
-    pub left: Vec<(String, String)>,
+    pub left: Vec<Left>,
+}
+
+/// A nest that was not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub library: Option<String>,
+    pub name: String,
+    pub why: String,
+}
+
+/// Nests of one file that were not followed for one reason.
+pub struct LeftFor<'r> {
+    pub library: Option<&'r str>,
+    pub why: &'r str,
+    pub names: Vec<&'r str>,
+}
+
+/// Most names that are shown of nests that were not followed for one reason.
+const NAMED: usize = 8;
+
+impl LeftFor<'_> {
+    /// The first names.
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.names.iter().take(NAMED).copied().collect();
+        let more = self.names.len() - names.len();
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {} more", grouped(more as u64)),
+        };
+        format!("{}{more}", names.join(", "))
+    }
+
+    /// The library, behind the names.
+    fn place(&self) -> String {
+        let of = |name: &str| format!(" of {name}");
+        self.library.map_or_else(String::new, of)
+    }
+}
+
+impl Run {
+    /// Nests that were not followed, together if the reason is the same but for an address in the code.
+    pub fn left(&self) -> Vec<LeftFor<'_>> {
+        let mut all: Vec<LeftFor<'_>> = Vec::new();
+        let mut known: HashMap<(Option<&str>, &str), usize> = HashMap::new();
+        for one in &self.left {
+            let library = one.library.as_deref();
+            let why = one.why.split(" at 0x").next().unwrap_or_default();
+            let at = *known.entry((library, why)).or_insert_with(|| {
+                all.push(LeftFor {
+                    library,
+                    why: &one.why,
+                    names: Vec::new(),
+                });
+                all.len() - 1
+            });
+            if all[at].why != one.why {
+                all[at].why = why;
+            }
+            all[at].names.push(&one.name);
+        }
+        all
+    }
 }
 
 /// Tables of all nests that were entered.
@@ -266,8 +345,8 @@ pub fn text(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     if !run.left.is_empty() {
         writeln!(out, "\nnot followed:")?;
     }
-    for (name, why) in &run.left {
-        writeln!(out, "  {name}: {why}")?;
+    for left in run.left() {
+        writeln!(out, "  {}{}: {}", left.names(), left.place(), left.why)?;
     }
     Ok(())
 }
@@ -282,6 +361,7 @@ fn write_loop(nest: &Nest, one: &Loop, is_exact: bool, out: &mut dyn Write) -> i
     };
     let mut line = format!("{:indent$}{} ({letter}){place}", "", one.name);
     if one.depth == 1 {
+        line += &nest.place();
         line += &entries(nest, is_exact);
     }
     line += &iterations(one);
@@ -405,6 +485,7 @@ pub fn json(run: &Run, out: &mut dyn Write) -> io::Result<()> {
             })
         });
         json!({
+            "library": nest.library,
             "threads": nest.threads,
             "entries": nest.entries,
             "lost": nest.lost,
@@ -415,7 +496,9 @@ pub fn json(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         "command": run.command,
         "exact": run.is_exact,
         "nests": nests.collect::<Vec<_>>(),
-        "left": run.left.iter().map(|(name, why)| json!({ "name": name, "why": why })).collect::<Vec<_>>(),
+        "left": run.left.iter().map(|one| {
+            json!({ "library": one.library, "name": one.name, "why": one.why })
+        }).collect::<Vec<_>>(),
     });
     serde_json::to_writer_pretty(&mut *out, &whole)?;
     writeln!(out)

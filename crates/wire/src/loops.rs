@@ -57,7 +57,8 @@ pub struct Loop {
     pub active: u32,
     /// References of its own that were seen once or twice.
     pub unsettled: u64,
-    /// Displacement from `%gs` of the first model of its own references, 0 if none was executed; [`Model::next`] leads on.
+    /// Displacement from `%gs` of the first model of its own references that may have a forecast, 0 if there is none; [`Model::next`]
+    /// leads on. The others did not come in an entry.
     pub models: u64,
     /// Entries that were followed to their end, and iterations of these: sum, least, most.
     pub entries: u64,
@@ -95,7 +96,11 @@ pub struct Model {
     /// Values that were as forecast, and that were not; they are in no other count.
     pub as_forecast: u64,
     pub otherwise: u64,
-    /// Displacement of the next model of the loop, or 0.
+    /// Values that had come when the loop was entered last.
+    pub before: u64,
+    /// Not 0: it is one of those to which [`Loop::models`] leads.
+    pub is_listed: u64,
+    /// Displacement of the next one of these, or 0.
     pub next: u64,
 }
 
@@ -156,9 +161,23 @@ impl Model {
         }
     }
 
+    /// Whether values have come since this was asked last.
+    pub fn has_come(&mut self) -> bool {
+        let now = (self.samples)
+            .wrapping_add(self.as_forecast)
+            .wrapping_add(self.otherwise);
+        let before = core::mem::replace(&mut self.before, now);
+        now != before
+    }
+
+    /// Takes the forecast back.
+    pub fn forget(&mut self) {
+        (self.less, self.step, self.has_forecast) = (NEVER, 0, 0);
+    }
+
     /// Makes the forecast for an entry of the nest, and the numbers of loops around the innermost one, whose own is the last.
     pub fn foresee(&mut self, entry: u64, at: &[i64]) {
-        (self.less, self.step, self.has_forecast) = (NEVER, 0, 0);
+        self.forget();
         let Some((own, _)) = at.split_last() else {
             return;
         };

@@ -9,6 +9,7 @@ pub const LOOPS_EXAMPLES: &str = "\
 Examples:
   everypath loops -- ./prog ARGS                      strides and iterations of all nests
   everypath loops --loops solve --exact -- ./prog     of one function, all iterations
+  everypath loops --libs -- gzip -dc FILE.gz          those of its libraries, too
   everypath loops --html loops.html -- ./prog         a page with source lines
   everypath loops --list ./prog                       all nests, and marks in the sources
   everypath loops --list ./prog --loops marks         those that marks mean
@@ -41,6 +42,9 @@ pub struct Loops {
     /// Follow nests again after each so many seconds
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "dependences", "exact"])]
     pub again: Option<f64>,
+    /// Also follow the nests of the libraries that the program needs
+    #[arg(long, conflicts_with_all = ["list", "dependences"])]
+    pub libs: bool,
     /// Which: all, marks, mark:NAME, hottest:N, FUNCTION, FUNCTION:N
     #[arg(
         long,

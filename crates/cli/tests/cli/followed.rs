@@ -219,30 +219,8 @@ fn compare(function: &Value, entries: &BTreeMap<u64, Samples>, depth: usize, wha
     verified
 }
 
-#[test]
-fn functions_are_those_of_all_accesses() {
-    let folder = Folder::new("followed");
-    // Addresses are those of the file.
-    folder.program(
-        &["-O1", "-g", "-no-pie", "-fno-unroll-loops"],
-        "program",
-        SOURCE,
-    );
-    let listed = json(&folder, &["--list", "./program"], 0);
-    let words = [
-        "trace",
-        "--memory",
-        "addresses",
-        "--no-shared-libs",
-        "-q",
-        "-o",
-        "trace.evp",
-        "--",
-        "./program",
-    ];
-    assert_eq!(folder.run(BINARY, &words).status.code(), Some(7));
-    let output = folder.run(BINARY, &["dump", "trace.evp", "--accesses"]);
-    let dumped = String::from_utf8(output.stdout).expect("text");
+/// Instructions of a trace, at `bias` less, with the addresses that they access.
+fn traced(dumped: &str, bias: u64) -> Vec<(u64, Vec<u64>)> {
     let mut trace: Vec<(u64, Vec<u64>)> = Vec::new();
     for line in dumped.lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -253,23 +231,162 @@ fn functions_are_those_of_all_accesses() {
                 last.1.retain(|own| *own != address);
                 last.1.push(address);
             }
-            [_, at, ..] => {
-                trace.extend(u64::from_str_radix(at, 16).ok().map(|at| (at, Vec::new())))
-            }
+            [_, at, ..] => trace.extend(
+                u64::from_str_radix(at, 16)
+                    .ok()
+                    .map(|at| (at - bias, Vec::new())),
+            ),
             _ => {}
         }
     }
+    trace
+}
+
+/// The trace of `./program`, of some of its code.
+fn trace_of_program(folder: &Folder, code: &[&str]) -> String {
+    let before = ["trace", "--memory", "addresses"];
+    let behind = ["-q", "-o", "trace.evp", "--", "./program"];
+    let words = [&before, code, &behind].concat();
+    assert_eq!(folder.run(BINARY, &words).status.code(), Some(7));
+    let output = folder.run(BINARY, &["dump", "trace.evp", "--accesses"]);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn functions_are_those_of_all_accesses() {
+    let folder = Folder::new("followed");
+    // Addresses are those of the file.
+    folder.program(
+        &["-O1", "-g", "-no-pie", "-fno-unroll-loops"],
+        "program",
+        SOURCE,
+    );
+    let listed = json(&folder, &["--list", "./program"], 0);
+    let trace = traced(&trace_of_program(&folder, &["--no-shared-libs"]), 0);
     let run = json(&folder, &["--exact", "--", "./program"], 7);
+    compare_all(&listed, &run, &trace, None);
+    // Without all iterations the same is found where it is one function.
+    let some = json(&folder, &["--", "./program"], 7);
+    assert_eq!(of_product(&some), of_product(&run));
+}
+
+/// Nests of a library are followed as those of a program, beside the program's own.
+#[test]
+fn nests_of_libraries_are_followed() {
+    let folder = Folder::new("followed-library");
+    fs::write(folder.file("nests.c"), SOURCE).expect("it is writable");
+    let built = folder.run(
+        "gcc",
+        &[
+            "-O1",
+            "-g",
+            "-fPIC",
+            "-shared",
+            "-Dmain=run",
+            "-o",
+            "libnests.so",
+            "nests.c",
+        ],
+    );
+    assert!(built.status.success(), "{built:?}");
+    let here = folder.file(".").display().to_string();
+    let path = format!("-Wl,-rpath,{here}");
+    fs::write(
+        folder.file("main.c"),
+        "int run(int, char **); int main(int c, char **v) { volatile long s = 0; for (int i = 0; i < 9; i++) s += i; return run(c, v); }",
+    )
+    .expect("it is writable");
+    let built = folder.run(
+        "gcc",
+        &[
+            "-O1", "-g", "-o", "program", "main.c", "-L.", "-lnests", &path,
+        ],
+    );
+    assert!(built.status.success(), "{built:?}");
+    let symbols = folder.run("nm", &["libnests.so"]);
+    let symbols = String::from_utf8(symbols.stdout).expect("text");
+    let linked = symbols
+        .lines()
+        .find_map(|line| line.strip_suffix(" T product"));
+    let dumped = trace_of_program(&folder, &["--modules", "libnests.so"]);
+    let mut lines = dumped.lines().map(str::split_whitespace);
+    let loaded = lines.find_map(|mut words| {
+        let at = words.nth(1)?;
+        (words.next()? == "product+0x0").then_some(at)
+    });
+    let [linked, loaded] = [linked, loaded]
+        .map(|word| u64::from_str_radix(word.expect("it has the function"), 16).expect("hex"));
+    let listed = json(&folder, &["--list", "./libnests.so"], 0);
+    let trace = traced(&dumped, loaded - linked);
+    // Words choose in all files; libc has no functions of these names.
+    let words = "main,run,product,triangle,list,link,indirect,backwards,sometimes,find,fill";
+    let words = ["--exact", "--libs", "--loops", words, "--", "./program"];
+    let run = json(&folder, &words, 7);
+    compare_all(&listed, &run, &trace, Some("libnests.so"));
+    let nests = list(&run["nests"]).iter();
+    let mut own = nests.filter(|nest| nest["library"].is_null() && nest["entries"] == 1);
+    let own = own.next().expect("that of the program");
+    assert_eq!(own["loops"][0]["name"], "main:1");
+    assert_eq!(own["loops"][0]["iterations"]["sum"], 9);
+    let none = folder.run(
+        BINARY,
+        &["loops", "--loops", "nosuch", "--libs", "--", "./program"],
+    );
+    assert_eq!(none.status.code(), Some(125), "{none:?}");
+    // The library edited alone: the same is in the file that a run leaves.
+    fs::create_dir(folder.file("edited")).expect("it is writable");
+    let words = [
+        "rewrite",
+        "--tool",
+        "loops",
+        "-o",
+        "edited/libnests.so",
+        "libnests.so",
+    ];
+    assert!(folder.run(BINARY, &words).status.success());
+    let output = Command::new("./program")
+        .current_dir(folder.file("."))
+        .env("LD_LIBRARY_PATH", folder.file("edited"))
+        .output();
+    assert_eq!(output.expect("it runs").status.code(), Some(7));
+    let files = fs::read_dir(folder.file("."))
+        .expect("it is a folder")
+        .flatten();
+    let mut files = files.map(|entry| entry.file_name().into_string().expect("text"));
+    let file = files
+        .find(|name| name.starts_with("program.") && name.ends_with(".evp"))
+        .expect("a file of counters");
+    let report = folder.run(BINARY, &["report", &file, "--format", "json"]);
+    let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    assert_eq!(of_product(&report), of_product(&run));
+}
+
+/// Coefficients of the references in the innermost loop of the matrix product.
+fn of_product(run: &Value) -> Vec<Value> {
+    let nests = list(&run["nests"]);
+    let nest = nests
+        .iter()
+        .find(|nest| nest["loops"][0]["name"] == "product:1")
+        .expect("it is followed");
+    let references = list(&nest["loops"][2]["references"]).iter();
+    references
+        .map(|reference| reference["function"]["coefficients"].clone())
+        .collect()
+}
+
+/// Compares all nests of a file, of which all iterations were followed, with the slow model; `None`: it is the program.
+fn compare_all(listed: &Value, run: &Value, trace: &[(u64, Vec<u64>)], library: Option<&str>) {
     let mut nests: HashMap<&str, Vec<Loop>> = HashMap::new();
     for nest in list(&listed["nests"]) {
         let name = nest["loops"][0]["name"].as_str().expect("a name");
         nests.insert(name, Loop::of(nest));
     }
     let (mut verified, mut others, mut loops) = (0, 0, 0);
-    for nest in list(&run["nests"]) {
+    let of_file = |nest: &&Value| nest["library"].as_str() == library;
+    for nest in list(&run["nests"]).iter().filter(of_file) {
         let name = nest["loops"][0]["name"].as_str().expect("a name");
         let own = &nests[name];
-        let seen = follow(own, &trace);
+        let seen = follow(own, trace);
         assert_eq!(nest["entries"].as_u64(), Some(seen.entries), "{name}");
         for (number, one) in list(&nest["loops"]).iter().enumerate() {
             let depth = one["depth"].as_u64().expect("a number") as usize;
@@ -313,20 +430,6 @@ fn functions_are_those_of_all_accesses() {
         loops >= 13 && verified >= 12 && others >= 4,
         "{loops} {verified} {others}"
     );
-    // Without all iterations the same is found where it is one function.
-    let some = json(&folder, &["--", "./program"], 7);
-    let matrix = |run: &Value| {
-        let nests = list(&run["nests"]);
-        let nest = nests
-            .iter()
-            .find(|nest| nest["loops"][0]["name"] == "product:1")
-            .expect("it is followed");
-        let references = list(&nest["loops"][2]["references"]).iter();
-        references
-            .map(|reference| reference["function"]["coefficients"].clone())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(matrix(&some), matrix(&run));
 }
 
 /// Nests that are left by `longjmp`, entered by a handler of a signal while they are followed, by themselves, by threads, and by a child.

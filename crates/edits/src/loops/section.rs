@@ -7,6 +7,9 @@
 //! | `ref` | instruction, operand, `r`, `w` or `rw`, bytes, place or why there is none |
 //! | `left` | header of a nest that is not followed; why |
 //!
+//! Before them stand [`MAGIC`], the original's path and the hash of its bytes, and a line with flags (1: all iterations, 2: steps) and
+//! [`Planned::base`].
+//!
 //! Numbers are hexadecimal. Places are displacements from `%gs`.
 
 use std::fmt::Write;
@@ -71,6 +74,8 @@ pub struct Planned {
     pub is_exact: bool,
     /// References have their steps behind their models.
     pub has_strides: bool,
+    /// Displacement from `%gs` at which the file's memory begins.
+    pub base: u64,
     pub nests: Vec<Followed>,
     /// Headers of those that are not followed, and why.
     pub left: Vec<(u64, String)>,
@@ -79,10 +84,11 @@ pub struct Planned {
 impl Planned {
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "{MAGIC}\n{}\n{}\n{}\n",
+            "{MAGIC}\n{}\n{}\n{} {:x}\n",
             self.original,
             self.hash,
-            u8::from(self.is_exact) | u8::from(self.has_strides) << 1
+            u8::from(self.is_exact) | u8::from(self.has_strides) << 1,
+            self.base
         );
         for nest in &self.nests {
             let _ = writeln!(text, "nest {:x}", nest.at);
@@ -121,12 +127,14 @@ impl Planned {
         let mut lines = text.lines();
         (lines.next()? == MAGIC).then_some(())?;
         let (original, hash) = (lines.next()?, lines.next()?);
-        let flags: u8 = lines.next()?.parse().ok()?;
+        let (flags, base) = lines.next()?.split_once(' ')?;
+        let flags: u8 = flags.parse().ok()?;
         let mut planned = Planned {
             original: original.to_owned(),
             hash: hash.to_owned(),
             is_exact: flags & 1 != 0,
             has_strides: flags & 2 != 0,
+            base: u64::from_str_radix(base, 16).ok()?,
             ..Planned::default()
         };
         for line in lines {

@@ -48,12 +48,13 @@ pub fn page(run: &Run, sources: &Sources, out: &mut dyn Write) -> io::Result<()>
     if !run.left.is_empty() {
         writeln!(out, "<h2>Not followed</h2>\n<table>")?;
     }
-    for (name, why) in &run.left {
+    for left in run.left() {
         writeln!(
             out,
-            "<tr><td><code>{}</code><td>{}",
-            escaped(name),
-            escaped(why)
+            "<tr><td><code>{}</code>{}<td>{}",
+            escaped(&left.names()),
+            escaped(&left.place()),
+            escaped(left.why)
         )?;
     }
     if !run.left.is_empty() {
@@ -88,9 +89,10 @@ fn write_nest(nest: &Nest, is_exact: bool, is_open: bool, out: &mut dyn Write) -
     let outermost = &nest.loops[0];
     let open = if is_open { " open" } else { "" };
     let heading = format!(
-        "{}{}{}",
+        "{}{}{}{}",
         outermost.name,
         place(outermost),
+        nest.place(),
         entries(nest, is_exact)
     );
     writeln!(

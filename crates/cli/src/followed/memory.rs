@@ -1,0 +1,172 @@
+//! Memory of nests that threads of edited programs leave in files of counters: of each edited file, with its section.
+
+use std::fs::OpenOptions;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use edits::loops::section::{MAGIC, Planned};
+use wire::loops::{Model, Nest};
+
+use crate::counter_header::{Header, Part};
+use crate::output::reason;
+
+/// An edited file, and what threads have left of it.
+pub struct Edited {
+    pub planned: Planned,
+    pub memories: Vec<Memory>,
+    /// It is not the program that the process executed.
+    pub is_library: bool,
+    id: [u8; 16],
+}
+
+/// Files that were edited together.
+#[derive(Default)]
+pub struct Gathered(pub Vec<Edited>);
+
+impl Gathered {
+    /// Files with these sections, of which no thread has left anything yet.
+    pub fn of(sections: &[String]) -> Result<Gathered> {
+        let mut gathered = Gathered::default();
+        for section in sections {
+            gathered.insert(section, false)?;
+        }
+        Ok(gathered)
+    }
+
+    /// Edited files that a file of counters names; `None`: it is of another tool.
+    pub fn of_file(path: &Path) -> Result<Option<Gathered>> {
+        let (header, _) = Header::of(path)?;
+        let mut gathered = Gathered::default();
+        for part in &header.parts {
+            let edited = part.path.as_ref().unwrap_or(&header.program);
+            let bytes = std::fs::read(edited).map_err(|error| {
+                anyhow!(
+                    "cannot read '{edited}', an edited file that wrote '{}': {}",
+                    path.display(),
+                    reason(&error)
+                )
+            })?;
+            let section = rewrite::plan_of(&bytes);
+            let section = section.filter(|section| placement::plan::hash(section) == part.id);
+            let text = section.and_then(|section| std::str::from_utf8(section).ok());
+            match text.filter(|text| text.lines().next() == Some(MAGIC)) {
+                Some(text) => gathered.insert(text, *edited != header.program)?,
+                None if gathered.0.is_empty() => return Ok(None),
+                None => bail!("'{edited}' is not the file that wrote '{}'", path.display()),
+            }
+        }
+        Ok(Some(gathered).filter(|gathered| !gathered.0.is_empty()))
+    }
+
+    fn insert(&mut self, section: &str, is_library: bool) -> Result<()> {
+        let planned = Planned::parse(section).ok_or_else(|| anyhow!("the section is damaged"))?;
+        self.0.push(Edited {
+            planned,
+            memories: Vec::new(),
+            is_library,
+            id: placement::plan::hash(section.as_bytes()),
+        });
+        Ok(())
+    }
+
+    /// The edited file of a part.
+    fn position(&self, part: &Part) -> Option<usize> {
+        self.0.iter().position(|edited| edited.id == part.id)
+    }
+
+    /// Adds what threads have left in a file.
+    pub fn add(&mut self, path: &Path) -> Result<()> {
+        let (header, bytes) = Header::of(path)?;
+        for part in &header.parts {
+            let Some(number) = self.position(part) else {
+                bail!(
+                    "'{}' is of another program than the file before it",
+                    path.display()
+                );
+            };
+            let edited = &mut self.0[number];
+            let base = edited.planned.base;
+            let memories = part.ranges().map(|range| Memory {
+                bytes: bytes[range].to_vec(),
+                base,
+                bias: part.bias,
+            });
+            edited.memories.extend(memories);
+        }
+        Ok(())
+    }
+
+    /// Has all threads of a running process follow nests again that they do not follow any more. The file is their memory.
+    pub fn follow_again(&self, path: &Path) -> Result<()> {
+        let (header, bytes) = Header::of(path)?;
+        let file = OpenOptions::new().write(true).open(path)?;
+        for part in &header.parts {
+            let Some(edited) = self.position(part).map(|number| &self.0[number]) else {
+                continue;
+            };
+            for (range, nest) in part.ranges().flat_map(|range| {
+                edited
+                    .planned
+                    .nests
+                    .iter()
+                    .map(move |nest| (range.clone(), nest))
+            }) {
+                let Some(place) = u64::from(nest.at).checked_sub(edited.planned.base) else {
+                    continue;
+                };
+                let place = range.start + place as usize;
+                let flag = |offset: usize| bytes.get(place + offset).copied().unwrap_or(0);
+                let is_idle = flag(offset_of!(Nest, inside)) == 0;
+                if is_idle && flag(offset_of!(Nest, off)) != 0 {
+                    let put = |offset: usize, bytes: &[u8]| {
+                        file.write_all_at(bytes, (place + offset) as u64)
+                    };
+                    put(offset_of!(Nest, since), &[0; size_of::<u32>()])?;
+                    put(offset_of!(Nest, events), &[0; size_of::<u64>()])?;
+                    put(offset_of!(Nest, off), &[0])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The memory of a thread.
+pub struct Memory {
+    bytes: Vec<u8>,
+    /// Displacement from `%gs` of its first byte.
+    base: u64,
+    /// Distance of the file from where it was linked, in this process.
+    pub bias: u64,
+}
+
+impl Memory {
+    pub fn word(&self, at: u32, offset: usize) -> u64 {
+        let place = (u64::from(at) + offset as u64).checked_sub(self.base);
+        let word = place.and_then(|place| self.bytes.get(place as usize..)?.first_chunk());
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    }
+
+    pub fn model(&self, at: u32) -> Model {
+        let word = |offset| self.word(at, offset);
+        let fits = word(offset_of!(Model, as_forecast));
+        let fails = word(offset_of!(Model, otherwise));
+        let list =
+            |offset: usize| std::array::from_fn(|number| word(offset + 8 * number).cast_signed());
+        Model {
+            samples: word(offset_of!(Model, samples)) + fits + fails,
+            fits: word(offset_of!(Model, fits)) + fits,
+            fails: word(offset_of!(Model, fails)) + fails,
+            unsolved: word(offset_of!(Model, unsolved)),
+            known: word(offset_of!(Model, known)),
+            entry: word(offset_of!(Model, entry)),
+            moved: word(offset_of!(Model, moved)),
+            first: word(offset_of!(Model, first)).cast_signed(),
+            at: list(offset_of!(Model, at)),
+            coefficients: list(offset_of!(Model, coefficients)),
+            ..Model::default()
+        }
+    }
+}
