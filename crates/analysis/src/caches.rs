@@ -6,7 +6,7 @@
 //! Approach: a cache is a [`Model`]: lines that are there or come. [`MODELS`] has them by name, one file
 //! each. Each thread has first-level caches and translation buffers of its own, the threads of a
 //! process have the last level together, in the order of their time stamps. [`costs`] adds up the
-//! misses by instruction.
+//! misses by instruction; it needs no counts until it is to say where these are ([`Misses::at`]).
 //!
 //! The rules are cachegrind's (`cg_sim.c`): an access to several lines misses once if one of them was
 //! not there; what misses the first level asks the last one; writes bring lines in as reads do; operands
@@ -24,7 +24,7 @@ mod places;
 mod plru;
 mod sharing;
 
-pub use costs::{ContextMisses, Costs, EVENTS, costs};
+pub use costs::{ContextMisses, Costs, EVENTS, Misses, misses};
 pub use sharing::{LINE, Shared, Use, sharing};
 
 /// Most threads that are read at the same time, each with some megabytes.
@@ -112,6 +112,8 @@ impl Level {
         let model = (self.model.make)(self.size / (self.ways * self.line), self.ways);
         Cache {
             bits: self.line.trailing_zeros(),
+            last: None,
+            keeps_last: !self.next_line,
             model: match self.next_line {
                 true => Box::new(next_line::NextLine(model)),
                 false => model,
@@ -143,6 +145,10 @@ pub struct Config {
 
 struct Cache {
     bits: u32,
+    /// The line that was accessed last. Another access to it finds it, and changes nothing.
+    last: Option<u64>,
+    /// That holds: nothing else comes after a line.
+    keeps_last: bool,
     model: Box<dyn Model>,
 }
 
@@ -152,12 +158,20 @@ impl Cache {
     fn access(&mut self, address: u64, size: u64) -> bool {
         let first = address >> self.bits;
         let last = address.wrapping_add(size - 1) >> self.bits;
-        let mut is_there = self.model.touch(first);
-        if first != last {
-            // An access has no more bytes than a line.
-            is_there &= self.model.touch(last);
+        let is_there = self.touch(first);
+        // An access has no more bytes than a line.
+        is_there & (first == last || self.touch(last))
+    }
+
+    #[inline]
+    fn touch(&mut self, line: u64) -> bool {
+        if self.last == Some(line) {
+            return true;
         }
-        is_there
+        if self.keeps_last {
+            self.last = Some(line);
+        }
+        self.model.touch(line)
     }
 }
 

@@ -40,6 +40,7 @@
 mod accesses;
 mod branches;
 mod code;
+mod found;
 mod hops;
 mod lane;
 mod live;
@@ -65,6 +66,7 @@ pub use accesses::{
 pub use branches::{Branch, Branches, Item};
 pub use code::{Code, Step};
 use code::{Place, Turn};
+use found::Found;
 use hops::Ending;
 use lane::{Escape, Lane};
 pub use live::{LiveProcess, Room, Tail};
@@ -213,6 +215,12 @@ impl<'a> Walk<'a> {
         reason = "an iterator cannot lend what it gives"
     )]
     pub fn next(&mut self) -> Option<Result<Event<'_>, Unsound>> {
+        if let Some(ran) = self.quick() {
+            let steps = &self.pieces.known[ran.piece as usize].straight.steps;
+            return Some(Ok(Event::Executed(
+                &steps[ran.from as usize..ran.to as usize],
+            )));
+        }
         loop {
             match self.found()? {
                 Ok(Found::Executed {
@@ -575,24 +583,4 @@ enum Escaped {
     Went(Found),
     /// It is the last thing, and not whole.
     Over,
-}
-
-/// An [`Event`], without what it lends.
-enum Found {
-    Executed {
-        piece: u32,
-        from: u32,
-        to: u32,
-        /// Outcome of the last instruction, if it has one.
-        outcome: Option<bool>,
-    },
-    Went {
-        why: Why,
-        to: u64,
-    },
-    /// It goes on there, in other code than the path before led to.
-    Entered(Place),
-    Stamp(Stamp),
-    /// The stack pointer is this now.
-    Stack(u64),
 }

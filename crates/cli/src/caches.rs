@@ -35,8 +35,17 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
         bail!("'{shown}' has no memory accesses; record it with --memory addresses");
     };
     let config = config(flags);
-    let progress = Progress::reading(&traced, "counting");
-    let (counted, mut failures) = from_trace::recording(&traced);
+    let kept = flags.contexts.as_deref().filter(|_| !flags.sharing);
+    let kept = kept.map(|path| Output::prepare(path, Kind::Recording));
+    let kept = kept.transpose()?;
+    let progress = Progress::reading(&traced, "following calls");
+    let mut contexts = kept.as_ref().map(|_| of_contexts(&traced));
+    progress.says("filling caches");
+    let logs = contexts.as_ref().map(|(_, logs)| &logs[..]);
+    // Each is a walk of the whole trace.
+    let count = || from_trace::recording(&traced);
+    let fill = || (!flags.sharing).then(|| caches::misses(&traced, selection, &config, logs));
+    let ((counted, mut failures), misses) = rayon::join(count, fill);
     let view = View {
         top: flags.top,
         modules: flags.modules.clone(),
@@ -44,24 +53,15 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
         ..View::default()
     };
     let mut report = Report::new(&counted, &view)?;
-    if flags.sharing {
+    let Some(misses) = misses else {
         progress.says("looking for shared lines");
         let counts = report.counts();
         let (shared, more) = caches::sharing(&traced, selection, counts, flags.top);
         drop(progress);
         failures.extend(more);
         return share(flags, &report, &shared, failures, output);
-    }
-    let kept = flags.contexts.as_deref();
-    let kept = kept.map(|path| Output::prepare(path, Kind::Recording));
-    let kept = kept.transpose()?;
-    let mut contexts = kept.as_ref().map(|_| {
-        progress.says("following calls");
-        of_contexts(&traced)
-    });
-    progress.says("filling caches");
-    let logs = contexts.as_ref().map(|(_, logs)| &logs[..]);
-    let mut costs = caches::costs(&traced, selection, report.counts(), &config, logs);
+    };
+    let mut costs = misses.at(&traced, report.counts());
     drop(progress);
     failures.extend(costs.failures.iter().cloned());
     if let Some((output, (recording, _))) = kept.zip(contexts.as_mut()) {

@@ -15,7 +15,7 @@ use crate::turns::Turn;
 use crate::walk::{Accessed, Bytes, Code, Step};
 
 /// Instructions that are found without a table of all, by the low bits of their addresses.
-const RECENT: usize = 1 << 16;
+const RECENT: usize = 1 << 15;
 
 /// A miss of the first level.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,14 @@ impl Cursor<'_> {
     }
 }
 
+/// An instruction that was looked up, and its row.
+#[derive(Clone, Copy)]
+struct Recent {
+    pc: u64,
+    fragment: u32,
+    row: u32,
+}
+
 pub(super) struct Core<'a> {
     l1i: Cache,
     l1d: Cache,
@@ -88,7 +96,7 @@ pub(super) struct Core<'a> {
     /// Rows of instructions, by piece of code and address.
     pub known: HashMap<(u32, u64), usize>,
     /// The instruction that was looked up last for each of its places, and its row.
-    recent: Vec<((u32, u64), usize)>,
+    recent: Vec<Recent>,
     pub rows: Vec<Row>,
     cursor: Option<Cursor<'a>>,
     node: u32,
@@ -111,7 +119,14 @@ impl<'a> Core<'a> {
             least: least.unwrap_or(1),
             known: HashMap::new(),
             // No instruction is at the last address.
-            recent: vec![((0, u64::MAX), 0); RECENT],
+            recent: vec![
+                Recent {
+                    pc: u64::MAX,
+                    fragment: 0,
+                    row: 0
+                };
+                RECENT
+            ],
             rows: Vec::new(),
             cursor: log.map(|log| Cursor {
                 rest: Box::new(log.iter()),
@@ -150,16 +165,26 @@ impl<'a> Core<'a> {
     /// The row of an instruction.
     #[inline]
     fn row(&mut self, step: &Step) -> usize {
-        let key = (step.fragment, step.pc);
-        let recent = &mut self.recent[step.pc as usize % RECENT];
-        if recent.0 != key {
-            let row = *self.known.entry(key).or_insert_with(|| {
-                self.rows.push(Row::default());
-                self.rows.len() - 1
-            });
-            *recent = (key, row);
+        let recent = self.recent[step.pc as usize % RECENT];
+        match recent.pc == step.pc && recent.fragment == step.fragment {
+            true => recent.row as usize,
+            false => self.find_row(step),
         }
-        recent.1
+    }
+
+    #[cold]
+    fn find_row(&mut self, step: &Step) -> usize {
+        let Step { fragment, pc, .. } = *step;
+        let row = *self.known.entry((fragment, pc)).or_insert_with(|| {
+            self.rows.push(Row::default());
+            self.rows.len() - 1
+        });
+        self.recent[pc as usize % RECENT] = Recent {
+            pc,
+            fragment,
+            row: row as u32,
+        };
+        row
     }
 
     /// A miss of the first level: a fetch (0), a read or a write.
@@ -177,20 +202,23 @@ impl<'a> Core<'a> {
         });
     }
 
-    /// Fetches an instruction, whose row it gives.
-    fn fetch(&mut self, step: &Step) -> usize {
-        let row = self.row(step);
+    /// Fetches an instruction.
+    #[inline]
+    fn fetch(&mut self, step: &Step) {
         if let Some(cursor) = &mut self.cursor {
             self.node = cursor.next();
         }
         let size = u64::from(step.len).max(1);
-        if let Some(itlb) = &mut self.itlb {
-            self.rows[row][ITM] += u64::from(!itlb.access(step.pc, size));
+        if let Some(itlb) = &mut self.itlb
+            && !itlb.access(step.pc, size)
+        {
+            let row = self.row(step);
+            self.rows[row][ITM] += 1;
         }
         if !self.l1i.access(step.pc, size) {
+            let row = self.row(step);
             self.miss(row, 0, step.pc, size);
         }
-        row
     }
 
     /// A read (1) or a write (2).
@@ -210,26 +238,37 @@ impl<'a> Core<'a> {
     }
 }
 
+impl Core<'_> {
+    /// Accesses of an instruction the time with this number, its reads before its writes.
+    #[inline]
+    fn accesses(&mut self, row: usize, own: &[Accessed], number: u64) {
+        let now = || own.iter().filter(|one| number < one.times);
+        for one in now().filter(|one| one.access.kind.reads()) {
+            self.data(row, 1, one.at(number));
+        }
+        let has_both = self.updates == Updates::Both;
+        let is_counted = |kind: Kind| kind.writes() && (has_both || !kind.reads());
+        for one in now().filter(|one| is_counted(one.access.kind)) {
+            self.data(row, 2, one.at(number));
+        }
+    }
+}
+
 impl Turn for Core<'_> {
     fn executed(&mut self, _: usize, steps: &[Step], all: &[Accessed], _: Bytes<'_>) {
-        let mut rest = all.chunk_by(|one, other| one.step == other.step).peekable();
+        let mut rest = all;
         for (at, step) in (0..).zip(steps) {
-            let row = self.fetch(step);
-            let Some(own) = rest.next_if(|own| own[0].step == at) else {
+            self.fetch(step);
+            let number = rest.iter().take_while(|one| one.step == at).count();
+            if number == 0 {
                 continue;
-            };
+            }
+            let (own, others) = rest.split_at(number);
+            rest = others;
+            let row = self.row(step);
             let most = own.iter().map(|one| one.times).max().unwrap_or(0);
             for number in 0..most {
-                let now = || own.iter().filter(|one| number < one.times);
-                for one in now().filter(|one| one.access.kind.reads()) {
-                    self.data(row, 1, one.at(number));
-                }
-                let has_both = self.updates == Updates::Both;
-                let is_counted = |kind: Kind| kind.writes() && (has_both || !kind.reads());
-                let writes = now().filter(|one| is_counted(one.access.kind));
-                for one in writes {
-                    self.data(row, 2, one.at(number));
-                }
+                self.accesses(row, own, number);
             }
         }
     }

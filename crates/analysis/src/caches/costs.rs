@@ -81,27 +81,22 @@ fn add(sums: &mut Row, row: &Row) {
     sums.iter_mut().zip(row).for_each(|(sum, one)| *sum += one);
 }
 
-/// Has all threads of a trace use the caches. `counts` are those of the trace's own counts
-/// ([`from_trace`](crate::counts::from_trace)); `logs`, by the indices of process and thread, those of its
-/// contexts ([`logged`](crate::activations::contexts::logged)), if they are asked for.
-pub fn costs(
+/// Misses of all processes, by address.
+pub struct Misses {
+    /// Threads of each process.
+    all: Vec<(usize, Vec<Done>)>,
+    events: Vec<usize>,
+    has_contexts: bool,
+}
+
+/// Has all threads of a trace use caches. `logs`: of the contexts of each thread's instructions, if misses of contexts are
+/// asked for.
+pub fn misses(
     traced: &Recording,
     selection: Selection,
-    counts: &Counts,
     config: &Config,
     logs: Option<&[Vec<Log>]>,
-) -> Costs {
-    let mut costs = Costs {
-        insns: vec![[0; EVENTS.len()]; counts.insns.len()],
-        events: (0..EVENTS.len())
-            .filter(|&event| match event {
-                ITM => config.itlb.is_some(),
-                DTM => config.dtlb.is_some(),
-                _ => true,
-            })
-            .collect(),
-        ..Costs::default()
-    };
+) -> Misses {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut done = Vec::new();
@@ -121,25 +116,47 @@ pub fn costs(
             .collect()
     });
     all.sort_unstable_by_key(|(index, _)| *index);
-    for (index, threads) in all {
-        let process = &traced.processes[index];
-        let places = Places::of(counts, index, process);
-        for done in threads {
-            costs.add(&done, &places);
-            costs.fetches += done.read.insns;
-            let tid = process.threads[done.number].tid;
-            let failed = done.read.error;
-            let failed = failed.map(|error| format!("thread {tid}: {error}"));
-            costs.failures.extend(failed);
-            if logs.is_some() {
-                costs.contexts.push(ContextMisses {
-                    thread: (index, done.number),
-                    nodes: done.nodes,
-                });
+    let has_event = |&event: &usize| match event {
+        ITM => config.itlb.is_some(),
+        DTM => config.dtlb.is_some(),
+        _ => true,
+    };
+    Misses {
+        all,
+        events: (0..EVENTS.len()).filter(has_event).collect(),
+        has_contexts: logs.is_some(),
+    }
+}
+
+impl Misses {
+    /// Adds up what the instructions of a trace cost, by their places in its counts.
+    #[must_use]
+    pub fn at(self, traced: &Recording, counts: &Counts) -> Costs {
+        let mut costs = Costs {
+            insns: vec![[0; EVENTS.len()]; counts.insns.len()],
+            events: self.events,
+            ..Costs::default()
+        };
+        for (index, threads) in self.all {
+            let process = &traced.processes[index];
+            let places = Places::of(counts, index, process);
+            for done in threads {
+                costs.add(&done, &places);
+                costs.fetches += done.read.insns;
+                let tid = process.threads[done.number].tid;
+                let failed = done.read.error;
+                let failed = failed.map(|error| format!("thread {tid}: {error}"));
+                costs.failures.extend(failed);
+                if self.has_contexts {
+                    costs.contexts.push(ContextMisses {
+                        thread: (index, done.number),
+                        nodes: done.nodes,
+                    });
+                }
             }
         }
+        costs
     }
-    costs
 }
 
 /// The costs of a thread.

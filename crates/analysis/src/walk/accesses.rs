@@ -12,7 +12,6 @@
 //! Limits: a walk ends where the file has lost something. How large the areas of `xsave` and its like
 //! are, the trace does not say: their size is 0.
 
-use isa::Insn;
 use isa::memory::recorded::{LONGEST, MARK, Read, Recorded, SHORT, falls_through};
 use isa::memory::{Access, Known, Operand, Pattern};
 use trace::stream::ADDRESS_STREAM;
@@ -274,6 +273,10 @@ impl<'a> Accesses<'a> {
         if self.over {
             return None;
         }
+        if let Some(ran) = self.walk.quick() {
+            let ran = (ran.piece, ran.from, ran.to, ran.outcome == Some(true));
+            return self.executed(ran, Came::default());
+        }
         loop {
             let found = self.walk.found();
             let came = self.walk.take_came();
@@ -295,22 +298,7 @@ impl<'a> Accesses<'a> {
                     to,
                     outcome,
                 } => {
-                    let ran = (piece, from, to, outcome == Some(true));
-                    let number = match self.run(ran, came) {
-                        Ok(number) => number,
-                        Err(error) => return self.fail(error),
-                    };
-                    self.lacks |= number < to - from;
-                    self.over |= self.lacks;
-                    let steps = &self.walk.pieces.known[piece as usize].straight.steps;
-                    let steps = &steps[from as usize..(from + number) as usize];
-                    return match steps.is_empty() {
-                        true => None,
-                        false => {
-                            let bytes = Bytes(&self.values.bytes);
-                            Some(Ok(AccessEvent::Executed(steps, &self.found, bytes)))
-                        }
-                    };
+                    return self.executed((piece, from, to, outcome == Some(true)), came);
                 }
                 Found::Went { why, to } => {
                     // The lost part of a file may have had words.
@@ -327,6 +315,30 @@ impl<'a> Accesses<'a> {
                     }
                 }
                 Found::Stamp(_) | Found::Stack(_) => {}
+            }
+        }
+    }
+
+    /// A piece was executed from an instruction up to another one, and whether it was left by a branch that was taken.
+    fn executed(
+        &mut self,
+        ran: (u32, u32, u32, bool),
+        came: Came,
+    ) -> Option<Result<AccessEvent<'_>, Unsound>> {
+        let (piece, from, to, _) = ran;
+        let number = match self.run(ran, came) {
+            Ok(number) => number,
+            Err(error) => return self.fail(error),
+        };
+        self.lacks |= number < to - from;
+        self.over |= self.lacks;
+        let steps = &self.walk.pieces.known[piece as usize].straight.steps;
+        let steps = &steps[from as usize..(from + number) as usize];
+        match steps.is_empty() {
+            true => None,
+            false => {
+                let bytes = Bytes(&self.values.bytes);
+                Some(Ok(AccessEvent::Executed(steps, &self.found, bytes)))
             }
         }
     }
@@ -581,9 +593,4 @@ fn once(
         kind: operand.kind,
     });
     Ok(true)
-}
-
-/// The recorded operands of an instruction.
-pub(super) fn recorded(insn: Option<&Insn>, selection: Selection) -> Recorded {
-    insn.map_or_else(Recorded::default, |insn| Recorded::of(insn, selection))
 }

@@ -125,12 +125,84 @@ impl ByNumber {
     }
 }
 
+/// A piece that was executed to its end, from one of its instructions on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    pub piece: u32,
+    pub from: u32,
+    pub to: u32,
+    /// Outcome of the last instruction, if it has one.
+    pub outcome: Option<bool>,
+}
+
 impl Walk<'_> {
+    /// Nothing but pieces comes next, as far as is known.
+    #[inline]
+    fn is_simple(&self) -> bool {
+        let is_simple = self.coming.is_none() && self.entered.is_none() && self.stamps.is_none();
+        is_simple && self.packed.is_none() && !self.over && self.lanes.len() > TARGETS
+    }
+
+    /// The piece that comes next, if it and what it leads to were met before; otherwise the walk is where it was, and
+    /// [`Walk::found`] goes on. Nearly all pieces are found here, in registers: a [`Found`](super::Found) is copied in memory.
+    #[inline]
+    pub(super) fn quick(&mut self) -> Option<Ran> {
+        if !self.is_simple() || self.pieces.is_full() {
+            return None;
+        }
+        let (piece, from) = self.piece?;
+        let hop = self.pieces.hops[piece as usize];
+        let (next, outcome) = self.hop(hop)?;
+        self.piece = Some((next, 0));
+        Some(Ran {
+            piece,
+            from,
+            to: hop.steps.into(),
+            outcome,
+        })
+    }
+
+    /// Takes the outcome of a piece: the next one, and the outcome; `None`: that is not known, or something else comes first.
+    #[inline]
+    fn hop(&mut self, hop: Hop) -> Option<(u32, Option<bool>)> {
+        if self.left == 0 {
+            let lane = usize::from(hop.lane?);
+            let &byte = self.lanes[lane].here().first()?;
+            match lane == TARGETS {
+                true if byte >= went::SHORT => {
+                    (self.outcomes, self.left, self.went) = (WENT, 1, byte);
+                }
+                false if byte > ESCAPE => {
+                    (self.outcomes, self.left) = (byte, byte.ilog2().min(PER_BYTE));
+                }
+                _ => return None,
+            }
+            self.lanes[lane].skip(1);
+        }
+        match hop.ending {
+            Ending::Goes => Some((hop.next(false)?, None)),
+            Ending::Branch => {
+                let outcome = self.outcomes >> (self.left - 1) & 1 != 0;
+                let next = hop.next(outcome)?;
+                self.left -= 1;
+                Some((next, Some(outcome)))
+            }
+            Ending::Indirect if self.left == 1 && self.outcomes & 1 != 0 => {
+                let lane = &mut self.lanes[TARGETS];
+                let number = Number::of(self.went, lane.here())?;
+                let next = self.pieces.by_number.get(number)?;
+                lane.skip(number.len());
+                self.left = 0;
+                Some((next, Some(true)))
+            }
+            _ => None,
+        }
+    }
+
     /// How many instructions come next, up to something that is not only the next piece, or
     /// that was not met before. Leaves everything as if they had been given one by one.
     pub(super) fn hurry(&mut self) -> u64 {
-        let is_simple = self.coming.is_none() && self.entered.is_none() && self.stamps.is_none();
-        if !is_simple || self.packed.is_some() || self.over || self.lanes.len() <= TARGETS {
+        if !self.is_simple() {
             return 0;
         }
         let Some((mut piece, mut from)) = self.piece else {
@@ -138,43 +210,11 @@ impl Walk<'_> {
         };
         let mut insns = 0;
         loop {
-            let hop = &self.pieces.hops[piece as usize];
-            if self.left == 0 {
-                let Some(lane) = hop.lane.map(usize::from) else {
-                    break;
-                };
-                let Some(&byte) = self.lanes[lane].here().first() else {
-                    break;
-                };
-                match lane == TARGETS {
-                    true if byte >= went::SHORT => {
-                        (self.outcomes, self.left, self.went) = (WENT, 1, byte);
-                    }
-                    false if byte > ESCAPE => {
-                        (self.outcomes, self.left) = (byte, byte.ilog2().min(PER_BYTE));
-                    }
-                    _ => break,
-                }
-                self.lanes[lane].skip(1);
-            }
-            let next = match hop.ending {
-                Ending::Goes => hop.next(false),
-                Ending::Branch => hop.next(self.outcomes >> (self.left - 1) & 1 != 0),
-                Ending::Indirect if self.left == 1 && self.outcomes & 1 != 0 => {
-                    let lane = &mut self.lanes[TARGETS];
-                    let number = Number::of(self.went, lane.here());
-                    let next = number.and_then(|number| self.pieces.by_number.get(number));
-                    let known = number.filter(|_| next.is_some());
-                    lane.skip(known.map_or(0, Number::len));
-                    next
-                }
-                _ => None,
-            };
-            let Some(next) = next else {
+            let hop = self.pieces.hops[piece as usize];
+            let Some((next, _)) = self.hop(hop) else {
                 break;
             };
             insns += u64::from(hop.steps) - u64::from(from);
-            self.left -= u32::from(hop.ending != Ending::Goes);
             (piece, from) = (next, 0);
         }
         self.piece = Some((piece, from));

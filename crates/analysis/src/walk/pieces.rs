@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use isa::Insn;
 use isa::memory::{Recorded, Selection};
 use trace::Process;
 use trace::stream::{TARGETS, lane};
 
 use super::Unsound;
-use super::accesses;
 use super::code::{Code, Place, Step, Straight, Turn};
 use super::hops::{ByNumber, Ending, Hop};
 use super::live::LiveProcess;
@@ -145,16 +145,23 @@ impl Pieces {
     pub(super) fn plan(&mut self, index: u32, selection: Selection) {
         let known = &self.known[index as usize];
         if known.recorded.len() != known.straight.steps.len() {
-            let plan = |step| accesses::recorded(self.code.find(step).as_ref(), selection);
+            let of = |insn: Insn| Recorded::of(&insn, selection);
+            let plan = |step| self.code.find(step).map_or_else(Recorded::default, of);
             let recorded = known.straight.steps.iter().map(plan).collect();
             self.known[index as usize].recorded = recorded;
         }
     }
 
+    /// Pieces are to be forgotten.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.steps >= MOST_STEPS
+    }
+
     /// Forgets all pieces but this one, if they are too many; where it is then.
     #[inline]
     pub(super) fn forget(&mut self, index: u32) -> u32 {
-        if self.steps < MOST_STEPS {
+        if !self.is_full() {
             return index;
         }
         let place = self.known[index as usize].place;

@@ -113,6 +113,15 @@ impl Iterator for Runs<'_> {
     type Item = Result<RunEvent, Unsound>;
 
     fn next(&mut self) -> Option<Result<RunEvent, Unsound>> {
+        if let Some(ran) = self.walk.quick() {
+            return Some(Ok(RunEvent::Ran(Run {
+                piece: ran.piece,
+                place: self.walk.pieces.known[ran.piece as usize].place,
+                from: ran.from,
+                to: ran.to,
+                outcome: ran.outcome,
+            })));
+        }
         let found = loop {
             match self.walk.found()? {
                 // Nobody asked for them.

@@ -525,7 +525,7 @@ fn threads_at_once_are_threads_in_turns() {
             updates: Updates::Both,
             at_once,
         };
-        analysis::caches::costs(&traced, selection, report.counts(), &config, None)
+        analysis::caches::misses(&traced, selection, &config, None).at(&traced, report.counts())
     };
     let (at_once, in_turns) = (costs(32), costs(0));
     assert!(in_turns.total.iter().take(8).all(|&number| number > 0));
