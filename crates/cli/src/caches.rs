@@ -24,6 +24,7 @@ use crate::progress::Progress;
 use crate::show::style_of;
 use crate::symbolize;
 use crate::traces::read_trace;
+use crate::watched::Variables;
 
 pub fn caches(flags: &Caches) -> Result<Ending> {
     let output = flags.report.as_deref();
@@ -57,6 +58,7 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
         progress.says("looking for shared lines");
         let counts = report.counts();
         let (shared, more) = caches::sharing(&traced, selection, counts, flags.top);
+        let shared = named(&traced, shared);
         drop(progress);
         failures.extend(more);
         return share(flags, &report, &shared, failures, output);
@@ -154,11 +156,22 @@ fn add_misses(recording: &mut Recording, misses: Vec<ContextMisses>) {
     }
 }
 
+/// Lines with the variables that are in them.
+fn named(traced: &Recording, shared: Vec<Shared>) -> Vec<sharing::Named> {
+    let variables = Variables::of(traced);
+    let named = shared.into_iter().map(|one| {
+        let line = one.address..one.address + caches::LINE;
+        let names = variables.within(one.process, &line);
+        (one, names)
+    });
+    named.collect()
+}
+
 /// Shows the lines that threads share.
 fn share(
     flags: &Caches,
     report: &Report<'_>,
-    shared: &[Shared],
+    shared: &[sharing::Named],
     mut failures: Vec<String>,
     output: Option<Output>,
 ) -> Result<Ending> {

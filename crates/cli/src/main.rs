@@ -111,6 +111,7 @@ mod trace_run;
 mod traces;
 mod uncounted;
 mod vdso;
+mod watched;
 mod witnesses;
 
 use std::process::ExitCode;

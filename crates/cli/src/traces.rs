@@ -25,6 +25,7 @@ use crate::show::Show;
 use crate::simulators;
 use crate::timelines;
 use crate::trace_index;
+use crate::watched;
 
 pub fn trace(flags: &Trace) -> Result<Ending> {
     if flags.target.lockstep.is_some() {
@@ -112,7 +113,8 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
     if flags.timeline.uftrace.is_some() || flags.timeline.perfetto.is_some() {
         return timelines::dump(flags);
     }
-    if flags.order {
+    let has_accesses = flags.accesses || !flags.address.is_empty();
+    if flags.order && !has_accesses {
         let view = report::steps::Between {
             times: flags.time.clone().unwrap_or(0..u64::MAX),
             range: flags.range.clone().unwrap_or(1..u64::MAX),
@@ -125,25 +127,46 @@ pub fn dump(flags: &Dump) -> Result<Ending> {
         check_order(&recording, &flags.file)?;
         return print(|out| report::steps::dump_in_order(&recording, &view, out));
     }
-    let view = report::steps::View {
+    let mut view = report::steps::View {
         range: flags.range.clone().unwrap_or(1..u64::MAX),
         thread: flags.thread,
         functions: functions(flags)?,
+        memory: None,
     };
     let (mut recording, _, identity) = read_known(&flags.file)?;
     check_thread(&recording, &flags.file, flags.thread)?;
     check_functions(&recording, &flags.file, &view.functions)?;
-    trace_index::find(&mut recording, identity, &flags.file, &view);
-    if flags.accesses {
-        let Some(selection) = analysis::walk::selection(&recording) else {
-            bail!(
-                "'{}' has no memory accesses; record it with --memory addresses",
-                flags.file.display()
-            );
-        };
-        return print(|out| report::steps::dump_accesses(&recording, &view, selection, out));
+    if has_accesses {
+        return dump_accesses(flags, (recording, identity), &mut view);
     }
+    trace_index::find(&mut recording, identity, &flags.file, &view);
     print(|out| report::steps::dump(&recording, &view, out))
+}
+
+/// Shows accesses: of each thread, or of all in their order.
+fn dump_accesses(
+    flags: &Dump,
+    (mut recording, identity): (Recording, Identity),
+    view: &mut report::steps::View,
+) -> Result<Ending> {
+    let Some(selection) = analysis::walk::selection(&recording) else {
+        bail!(
+            "'{}' has no memory accesses; record it with --memory addresses",
+            flags.file.display()
+        );
+    };
+    if !flags.address.is_empty() {
+        let memory = watched::memory(&recording, &flags.file, &flags.address, flags.writes)?;
+        view.memory = Some(memory);
+    }
+    if flags.order {
+        check_order(&recording, &flags.file)?;
+        return print(|out| {
+            report::steps::dump_accesses_in_order(&recording, view, selection, out)
+        });
+    }
+    trace_index::find(&mut recording, identity, &flags.file, view);
+    print(|out| report::steps::dump_accesses(&recording, view, selection, out))
 }
 
 /// Whose code is shown: globs.

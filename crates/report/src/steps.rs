@@ -9,6 +9,8 @@
 
 mod accesses;
 pub mod counters;
+mod line;
+mod memory;
 mod names;
 mod order;
 mod texts;
@@ -21,7 +23,9 @@ use analysis::walk::segments::{self, Segment, Task};
 use analysis::walk::{Event, Pieces, Step, Unsound, Walk, Why};
 use trace::{End, Missing, Process, Recording, Thread};
 
-pub use accesses::dump as dump_accesses;
+pub use accesses::{dump as dump_accesses, dump_in_order as dump_accesses_in_order};
+use line::Line;
+pub use memory::Memory;
 pub use order::{Between, dump as dump_in_order};
 
 use crate::numbers::{counted, grouped};
@@ -38,9 +42,21 @@ pub struct View {
     pub thread: Option<u32>,
     /// Only code of functions that one of these globs names; none: all code.
     pub functions: Vec<String>,
+    /// Only instructions that access this, and their source lines with them.
+    pub memory: Option<Memory>,
 }
 
 impl View {
+    /// Nothing that happens is left out for what it is.
+    fn shows_all(&self) -> bool {
+        self.functions.is_empty() && self.memory.is_none()
+    }
+
+    /// Whether an instruction is shown that has these of the accesses that are.
+    fn shows_step<T>(&self, accesses: &[T]) -> bool {
+        self.memory.is_none() || !accesses.is_empty()
+    }
+
     fn shows(&self, thread: &Thread) -> bool {
         self.thread.is_none_or(|tid| tid == thread.tid)
     }
@@ -316,6 +332,7 @@ impl Lines<'_> {
         out: &mut dyn Write,
     ) -> io::Result<Result<(), Unsound>> {
         let mut shown: Vec<Step> = Vec::new();
+        let mut line = Line::default();
         while self.number < self.range.end {
             match walk.next() {
                 None => break,
@@ -340,7 +357,10 @@ impl Lines<'_> {
                     break;
                 }
                 if let Some(text) = self.texts.get(walk.code(), &step) {
-                    writeln!(out, "{:>12}  {text}", self.number)?;
+                    line.number(self.number, 12)
+                        .text("  ")
+                        .text(text)
+                        .end(out)?;
                 }
                 self.number += 1;
             }

@@ -46,6 +46,8 @@ Examples:
   everypath dump run.evp --funcs 'parse_*,main'
   everypath dump run.evp --accesses | less      with memory accesses
   everypath dump run.evp --order | less         all threads, in order of time
+  everypath dump run.evp --order --accesses     with their memory accesses
+  everypath dump run.evp --address total --writes   which lines wrote a variable
   everypath dump run.evp --order --time 5000000..6000000
   everypath dump run.evp --order --range 3000001..4000000   of all threads together
   everypath dump run.evp --mcf ascii --disasm              branches, as mcfTrace has them
@@ -196,8 +198,15 @@ pub struct Dump {
     #[arg(long, value_name = "LIST", conflicts_with_all = ["mcf", "pt"])]
     pub funcs: Vec<String>,
     /// With memory accesses, of a trace made with --memory
-    #[arg(long, conflicts_with_all = ["mcf", "order", "pt"])]
+    #[arg(long, conflicts_with_all = ["mcf", "time", "pt"])]
     pub accesses: bool,
+    /// Only accesses of these: variables, VARIABLE+8, 0x1000..0x1007; with lines
+    #[arg(long, value_name = "WHERE,...", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["mcf", "time", "pt", "timeline"])]
+    pub address: Vec<String>,
+    /// With --address: only accesses that write
+    #[arg(long, requires = "address")]
+    pub writes: bool,
     /// All threads in the order of their time stamps, also with --mcf
     #[arg(long)]
     pub order: bool,

@@ -82,6 +82,7 @@ mod traced;
 mod traces;
 mod values;
 mod versions;
+mod watched;
 mod xml;
 
 /// The product of this build.

@@ -14,10 +14,13 @@ use crate::text::Style;
 
 const VERSION: u32 = 1;
 
+/// A line, and names of variables that are in it.
+pub type Named = (Shared, Vec<String>);
+
 /// Writes the lines, in their order.
 pub fn write(
     report: &Report<'_>,
-    shared: &[Shared],
+    shared: &[Named],
     form: Form,
     style: Style,
     out: &mut dyn Write,
@@ -46,7 +49,7 @@ fn ranges(bytes: u64) -> String {
 
 fn text(
     report: &Report<'_>,
-    shared: &[Shared],
+    shared: &[Named],
     style: Style,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -59,13 +62,18 @@ fn text(
             "\nno line of 64 bytes is written by one thread and used by another one"
         )?;
     }
-    for one in shared {
+    for (one, variables) in shared {
         let kind = match one.is_false() {
             true => "false sharing: no busy thread writes a byte that another one uses",
             false => "shared: bytes that one thread writes are used by another one",
         };
         let process = &report.recording.processes[one.process];
-        let head = format!("{:#x}, process {}: {kind}", one.address, process.pid);
+        let variables = match variables.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", variables.join(", ")),
+        };
+        let (at, pid) = (one.address, process.pid);
+        let head = format!("{at:#x}{variables}, process {pid}: {kind}");
         writeln!(out, "\n{}", style.bold(&head))?;
         for own in &one.uses {
             let tid = process.threads[own.thread].tid;
@@ -118,6 +126,7 @@ struct Document<'a> {
 struct JsonLine<'a> {
     process: u32,
     address: u64,
+    variables: &'a [String],
     is_false: bool,
     weight: u64,
     threads: Vec<JsonUse<'a>>,
@@ -139,10 +148,10 @@ struct JsonUse<'a> {
     line: Option<u32>,
 }
 
-fn json(report: &Report<'_>, shared: &[Shared], out: &mut dyn Write) -> io::Result<()> {
+fn json(report: &Report<'_>, shared: &[Named], out: &mut dyn Write) -> io::Result<()> {
     let meta = &report.recording.meta;
     let section = &report.sections[0];
-    let lines = shared.iter().map(|one| {
+    let lines = shared.iter().map(|(one, variables)| {
         let process = &report.recording.processes[one.process];
         let uses = one.uses.iter().map(|own| {
             let insn = own.most.map(|(at, _)| &section.counts.insns[at]);
@@ -161,6 +170,7 @@ fn json(report: &Report<'_>, shared: &[Shared], out: &mut dyn Write) -> io::Resu
         JsonLine {
             process: process.pid,
             address: one.address,
+            variables,
             is_false: one.is_false(),
             weight: one.weight(),
             threads: uses.collect(),

@@ -17,11 +17,71 @@ use analysis::walk::{AccessEvent, Accessed, Accesses, Bytes, Pieces, Step, Unsou
 use isa::memory::{Kind, Selection, recorded};
 use trace::Recording;
 
-use super::{Names, Texts, View, lost, missing_before, seek, stopped, title, went};
+use super::{Line, Names, Texts, View, lost, missing_before, seek, stopped, title, went};
 
+mod order;
 mod verify;
 
+pub use order::dump as dump_in_order;
 pub(super) use verify::verify;
+
+/// Accesses that are shown, with their values as text.
+#[derive(Default)]
+struct Shown(Vec<(Accessed, String)>);
+
+impl Shown {
+    /// Has those of a process that the view shows.
+    fn take(
+        &mut self,
+        view: &View,
+        process: usize,
+        (all, bytes): (&[Accessed], Bytes<'_>),
+        has_values: bool,
+    ) {
+        let memory = view.memory.as_ref();
+        let is_shown = |one: &&Accessed| memory.is_none_or(|memory| memory.has(process, one));
+        let values = |accessed: &Accessed| match has_values {
+            true => values(accessed, bytes),
+            false => String::new(),
+        };
+        self.0.clear();
+        let all = all.iter().filter(is_shown);
+        self.0.extend(all.map(|one| (*one, values(one))));
+    }
+
+    /// Accesses of the instruction with this index.
+    fn of(&self, step: u32) -> &[(Accessed, String)] {
+        let first = self.0.partition_point(|(one, _)| one.step < step);
+        let behind = self.0.partition_point(|(one, _)| one.step <= step);
+        &self.0[first..behind]
+    }
+}
+
+/// Writes an instruction, with its number, and accesses of it.
+fn write_step(
+    (number, text): (u64, &str),
+    own: &[(Accessed, String)],
+    (line, out): (&mut Line, &mut dyn Write),
+) -> io::Result<()> {
+    line.number(number, 12).text("  ").text(text).end(out)?;
+    for (accessed, values) in own {
+        let access = accessed.access;
+        line.right(recorded::letters(access.kind), 16).text(" ");
+        line.number(access.size.into(), 4)
+            .text("  ")
+            .hex(access.address);
+        if accessed.times != 1 {
+            line.text("  ").number(accessed.times, 0).text(" times");
+            line.text(if accessed.is_backwards {
+                ", backwards"
+            } else {
+                ""
+            });
+        }
+        line.text(values).end(out)?;
+    }
+    Ok(())
+}
 
 /// As [`super::dump`], with accesses.
 pub fn dump(
@@ -31,7 +91,7 @@ pub fn dump(
     out: &mut dyn Write,
 ) -> io::Result<bool> {
     let mut sound = true;
-    for process in &recording.processes {
+    for (index, process) in recording.processes.iter().enumerate() {
         let names = Names::of(recording, process);
         let mut pieces = Pieces::of(process);
         for thread in process.threads.iter().filter(|thread| view.shows(thread)) {
@@ -51,8 +111,9 @@ pub fn dump(
                 None => (Accesses::new(&mut pieces, thread, selection), 0),
             };
             let mut lines = Lines {
-                texts: Texts::new(&names, &view.functions),
+                texts: Texts::of(&names, view),
                 number: before + 1,
+                process: index,
                 view,
             };
             if let Err(error) = lines.write(accesses, out)? {
@@ -89,22 +150,10 @@ fn values(accessed: &Accessed, bytes: Bytes<'_>) -> String {
     }
 }
 
-fn write_one((accessed, values): &(Accessed, String), out: &mut dyn Write) -> io::Result<()> {
-    let access = accessed.access;
-    let kind = recorded::letters(access.kind);
-    let (size, address) = (access.size, access.address);
-    write!(out, "{kind:>16} {size:>4}  {address:x}")?;
-    match (accessed.times, accessed.is_backwards) {
-        (1, _) => {}
-        (times, false) => write!(out, "  {times} times")?,
-        (times, true) => write!(out, "  {times} times, backwards")?,
-    }
-    writeln!(out, "{values}")
-}
-
 struct Lines<'a> {
     texts: Texts<'a>,
     number: u64,
+    process: usize,
     view: &'a View,
 }
 
@@ -116,14 +165,15 @@ impl Lines<'_> {
     ) -> io::Result<Result<(), Unsound>> {
         let range = &self.view.range;
         let has_values = accesses.selection().values;
-        let mut shown: (Vec<Step>, Vec<(Accessed, String)>) = (Vec::new(), Vec::new());
+        let (mut shown, mut own): (Vec<Step>, Shown) = (Vec::new(), Shown::default());
+        let mut line = Line::default();
         while self.number < range.end {
-            shown.0.clear();
+            shown.clear();
             match accesses.next() {
                 None => break,
                 Some(Err(error)) => return Ok(Err(error)),
                 Some(Ok(AccessEvent::Went { why, to })) => {
-                    if self.texts.has_all() && range.contains(&self.number) {
+                    if self.view.shows_all() && range.contains(&self.number) {
                         went(why, to, out)?;
                     }
                 }
@@ -133,27 +183,21 @@ impl Lines<'_> {
                         self.number = last;
                         continue;
                     }
-                    shown.0.extend(steps);
-                    shown.1.clear();
-                    let values = |accessed: &Accessed| match has_values {
-                        true => values(accessed, bytes),
-                        false => String::new(),
-                    };
-                    let accesses = accesses.iter();
-                    shown
-                        .1
-                        .extend(accesses.map(|accessed| (*accessed, values(accessed))));
+                    own.take(self.view, self.process, (accesses, bytes), has_values);
+                    if self.view.memory.is_some() && own.0.is_empty() {
+                        self.number = last;
+                        continue;
+                    }
+                    shown.extend(steps);
                 }
             }
-            let mut rest = shown.1.iter().peekable();
-            for (at, step) in (0..).zip(&shown.0) {
-                let own = std::iter::from_fn(|| rest.next_if(|(accessed, _)| accessed.step == at));
-                let own: Vec<&(Accessed, String)> = own.collect();
+            for (at, step) in (0..).zip(&shown) {
+                let own = own.of(at);
                 if range.contains(&self.number)
+                    && self.view.shows_step(own)
                     && let Some(text) = self.texts.get(accesses.code(), step)
                 {
-                    writeln!(out, "{:>12}  {text}", self.number)?;
-                    own.into_iter().try_for_each(|one| write_one(one, out))?;
+                    write_step((self.number, text), own, (&mut line, out))?;
                 }
                 self.number += 1;
             }

@@ -17,7 +17,7 @@ use analysis::walk::{Event, Order, Pieces, Stamp, StampKind, Step, Walk};
 use trace::{Process, Recording, Thread};
 
 use super::texts::Texts;
-use super::{Names, ended, missing_before, stopped, title, went};
+use super::{Line, Names, ended, missing_before, stopped, title, went};
 use crate::numbers::grouped;
 
 /// Selection of the threads' instructions: between these times, of the thread with this number, and of
@@ -176,12 +176,13 @@ impl Reading<'_> {
         let until = |end: u64| end.saturating_sub(self.others + self.number);
         let (before, wanted) = (until(range.start), until(range.end));
         let steps = (self.number..).zip(steps).take(wanted as usize);
+        let mut line = Line::default();
         for (number, step) in steps.skip(before as usize) {
             if self.texts.get(self.walk.code(), step).is_some() {
                 self.head(time, out)?;
             }
             if let Some(text) = self.texts.get(self.walk.code(), step) {
-                writeln!(out, "{number:>12}  {text}")?;
+                line.number(number, 12).text("  ").text(text).end(out)?;
             }
         }
         Ok(())

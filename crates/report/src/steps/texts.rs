@@ -1,16 +1,17 @@
 //! Instructions as text, of those functions that are wanted.
 
-use std::collections::HashMap;
-
 use analysis::walk::{Code, Step};
+use hashbrown::HashMap;
 
-use super::Names;
+use super::{Names, View};
 
 /// Instructions as text, for a process or a thread of it.
 pub struct Texts<'a> {
     names: &'a Names<'a>,
     /// Globs; none: all functions are wanted.
     functions: &'a [String],
+    /// Source lines stand behind instructions.
+    has_lines: bool,
     /// By fragment and address; `None`: not wanted.
     known: HashMap<(u32, u64), Option<String>>,
 }
@@ -20,7 +21,16 @@ impl<'a> Texts<'a> {
         Texts {
             names,
             functions,
+            has_lines: false,
             known: HashMap::new(),
+        }
+    }
+
+    /// Texts of what a view shows.
+    pub fn of(names: &'a Names<'a>, view: &'a View) -> Texts<'a> {
+        Texts {
+            has_lines: view.memory.is_some(),
+            ..Texts::new(names, &view.functions)
         }
     }
 
@@ -39,7 +49,10 @@ impl<'a> Texts<'a> {
             let is_it = |glob: &String| image::glob(glob, function);
             let is_wanted = functions.is_empty() || functions.iter().any(is_it);
             let insn = || isa::text::of(&code.bytes(step), step.pc, None);
-            is_wanted.then(|| format!("{:x}  {name:<32}  {}", step.pc, insn()))
+            let line = self.has_lines.then(|| names.line(step.fragment, step.pc));
+            let line = line.flatten().map(|line| format!("  ; {line}"));
+            let line = line.unwrap_or_default();
+            is_wanted.then(|| format!("{:x}  {name:<32}  {}{line}", step.pc, insn()))
         });
         text.as_deref()
     }
