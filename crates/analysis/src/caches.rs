@@ -22,9 +22,11 @@ mod lru;
 mod next_line;
 mod places;
 mod plru;
+mod reuse;
 mod sharing;
 
 pub use costs::{ContextMisses, Costs, EVENTS, Misses, misses};
+pub use reuse::{Reuse, reuse};
 pub use sharing::{LINE, Shared, Use, sharing};
 
 /// Most threads that are read at the same time, each with some megabytes.

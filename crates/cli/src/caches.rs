@@ -8,9 +8,10 @@ use analysis::activations::contexts::{self, Log, Wanted};
 use analysis::caches::{self, Config, ContextMisses, Costs, Shared, Updates};
 use analysis::cct::Recursion;
 use analysis::counts::from_trace;
+use analysis::walk::Selection;
 use anyhow::{Result, bail};
 use image::Images;
-use report::counts::{Form, Report, View, caches as of_caches, sharing};
+use report::counts::{Form, Report, View, caches as of_caches, reuse as of_reuse, sharing};
 use report::text::Style;
 use trace::{Cost, Process, Recording};
 
@@ -35,6 +36,9 @@ pub fn caches(flags: &Caches) -> Result<Ending> {
     let Some(selection) = analysis::walk::selection(&traced) else {
         bail!("'{shown}' has no memory accesses; record it with --memory addresses");
     };
+    if flags.reuse {
+        return reuse(flags, &traced, selection, output);
+    }
     let config = config(flags);
     let kept = flags.contexts.as_deref().filter(|_| !flags.sharing);
     let kept = kept.map(|path| Output::prepare(path, Kind::Recording));
@@ -154,6 +158,28 @@ fn add_misses(recording: &mut Recording, misses: Vec<ContextMisses>) {
             }
         }
     }
+}
+
+/// Shows how far apart accesses to one line are.
+fn reuse(
+    flags: &Caches,
+    traced: &Recording,
+    selection: Selection,
+    output: Option<Output>,
+) -> Result<Ending> {
+    if flags.format == CachesForm::Callgrind {
+        bail!("--reuse has no --format callgrind; give text or json");
+    }
+    let progress = Progress::reading(traced, "measuring reuse");
+    let mut found = caches::reuse(traced, selection, caches::LINE);
+    drop(progress);
+    let failures = std::mem::take(&mut found.failures);
+    let style = style(output.as_ref());
+    let ending = send(output, |out| match flags.format {
+        CachesForm::Json => of_reuse::json(&traced.meta, &found, out),
+        _ => of_reuse::text(&traced.meta, &found, style, out),
+    })?;
+    Ok(say(&flags.file, failures, ending))
 }
 
 /// Lines with the variables that are in them.

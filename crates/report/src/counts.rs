@@ -15,6 +15,7 @@ mod json;
 mod lcov;
 mod llvm;
 pub mod page;
+pub mod reuse;
 pub mod sharing;
 mod table;
 

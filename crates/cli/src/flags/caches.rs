@@ -18,6 +18,7 @@ Examples:
   everypath caches run.evp --contexts misses.evp
   everypath report misses.evp --by ll-misses       paths that miss; or a flame graph
   everypath caches run.evp --sharing               lines that threads take from each other
+  everypath caches run.evp --reuse                 which size of cache would help
   everypath caches run.evp --cachegrind            updates count as reads, as there
 
 A cache is SIZE,WAYS,LINE[,MODEL][,next-line] with MODEL lru or plru. Each thread
@@ -46,8 +47,11 @@ pub struct Caches {
     /// Lines of memory that threads share, and whether they use the same bytes
     #[arg(long, conflicts_with_all = ["l1i", "l1d", "ll", "itlb", "dtlb", "cachegrind", "modules"])]
     pub sharing: bool,
+    /// Reuse distances of data: misses of caches of all sizes
+    #[arg(long, conflicts_with_all = ["l1i", "l1d", "ll", "itlb", "dtlb", "cachegrind", "modules", "sharing"])]
+    pub reuse: bool,
     /// Keep the misses of each calling context in FILE, for `everypath report`
-    #[arg(long, value_name = "FILE", conflicts_with = "sharing")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sharing", "reuse"])]
     pub contexts: Option<PathBuf>,
     /// Count an instruction that reads and writes a place as a read, as cachegrind
     #[arg(long)]

@@ -533,3 +533,76 @@ fn threads_at_once_are_threads_in_turns() {
     assert_eq!(at_once.insns, in_turns.insns);
     assert_eq!(at_once.fetches, in_turns.fetches);
 }
+
+/// Misses of fully associative caches of each size are those that follow from distances, in two threads.
+#[test]
+fn misses_of_all_sizes_follow_from_reuse() {
+    let folder = Folder::new("caches-reuse");
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../benches/programs/threads.c"
+    );
+    run(&folder, "cc", &["-O1", "-pthread", "-o", "prog", source]);
+    let words = [
+        "trace",
+        "-q",
+        "-o",
+        "run.evp",
+        "--memory",
+        "addresses",
+        "--no-shared-libs",
+        "--",
+        "./prog",
+        "2",
+        "2",
+    ];
+    run(&folder, BINARY, &words);
+    let json = |words: &[&str]| -> Value {
+        let output = folder.run(
+            BINARY,
+            &[&["caches", "run.evp", "--format", "json"], words].concat(),
+        );
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let reuse = json(&["--reuse"]);
+    let distances = reuse["distances"].as_array().expect("a list");
+    let (mut compared, mut sizes) = (0, 0);
+    for distance in distances {
+        let (lines, misses) = (&distance["below"], &distance["misses"]);
+        let lines = lines.as_u64().expect("a number");
+        if !(1..=1024).contains(&lines) {
+            continue;
+        }
+        let cache = format!("{},{lines},64", 64 * lines);
+        let of_caches = json(&["--l1d", &cache]);
+        let names = of_caches["events"].as_array().expect("a list");
+        let total = of_caches["total"].as_array().expect("a list").iter();
+        let total: Vec<u64> = total.filter_map(Value::as_u64).collect();
+        let sum = |wanted: [&str; 2]| -> u64 {
+            let all = names.iter().zip(&total);
+            let own = all.filter(|(name, _)| wanted.contains(&name.as_str().unwrap_or_default()));
+            own.map(|(_, count)| count).sum()
+        };
+        assert_eq!(
+            misses.as_u64(),
+            Some(sum(["D1mr", "D1mw"])),
+            "{lines} lines"
+        );
+        assert_eq!(reuse["accesses"].as_u64(), Some(sum(["Dr", "Dw"])));
+        compared += sum(["D1mr", "D1mw"]);
+        sizes += 1;
+    }
+    assert!(sizes >= 8 && compared > 1000, "{sizes} {compared}");
+    let text = folder.run(BINARY, &["caches", "run.evp", "--reuse"]);
+    let text = String::from_utf8(text.stdout).expect("text");
+    let row = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("1 KB"));
+    let misses = distances
+        .iter()
+        .find(|one| one["below"] == 16)
+        .expect("16 lines");
+    let row = row.expect("the smallest cache").replace(',', "");
+    assert!(row.contains(&format!(" {} ", misses["misses"])), "{row}");
+}
