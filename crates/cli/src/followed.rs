@@ -52,7 +52,7 @@ pub struct Code<'a> {
     pub chosen: Vec<usize>,
 }
 
-/// How nests are followed.
+/// Options of following.
 pub struct How {
     pub is_exact: bool,
     pub has_strides: bool,
@@ -193,10 +193,13 @@ pub fn report(flags: &Report) -> Result<Option<Ending>> {
     if !counter_header::is_one(&flags.file) {
         return Ok(None);
     }
-    let Some(mut gathered) = Gathered::of_file(&flags.file)? else {
+    let mut gathered = Gathered::default();
+    if !gathered.learn(&flags.file)? {
         return Ok(None);
-    };
+    }
     for path in [&flags.file].into_iter().chain(&flags.more) {
+        // A process may have come to libraries that others did not come to.
+        gathered.learn(path)?;
         gathered.add(path)?;
     }
     let (header, _) = Header::of(&flags.file)?;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use image::{FileOffset, Image, Images, LinkerSymbol, demangled};
@@ -20,7 +21,7 @@ pub fn memory(
     words: &[String],
     writes: bool,
 ) -> Result<Memory> {
-    let Variables(files) = Variables::of(recording);
+    let Variables { files, missing } = Variables::of(recording);
     let mut places: BTreeMap<usize, Vec<Range<u64>>> = BTreeMap::new();
     for word in words {
         let found = match range(word)? {
@@ -28,7 +29,7 @@ pub fn memory(
             None => files.iter().map(|files| variable(files, word)).collect(),
         };
         if found.iter().all(Option::is_none) {
-            return Err(unknown(path, word, &files));
+            return Err(unknown(path, word, (&files, &missing)));
         }
         for (process, place) in found.into_iter().enumerate() {
             places.entry(process).or_default().extend(place);
@@ -54,18 +55,26 @@ fn range(word: &str) -> Result<Option<Range<u64>>> {
 }
 
 /// Variables of the files of each process.
-pub struct Variables(Vec<Vec<File>>);
+pub struct Variables {
+    files: Vec<Vec<File>>,
+    /// Paths of files that are not there any more, or others than those that ran.
+    missing: BTreeSet<String>,
+}
 
 impl Variables {
     pub fn of(recording: &Recording) -> Variables {
-        let images = Images::new();
+        let (images, mut missing) = (Images::new(), BTreeSet::new());
         let processes = recording.processes.iter();
-        Variables(processes.map(|process| files(process, &images)).collect())
+        let files = processes.map(|process| files(process, &images, &mut missing));
+        Variables {
+            files: files.collect(),
+            missing,
+        }
     }
 
     /// Names of those that have bytes of this range, in a process.
     pub fn within(&self, process: usize, range: &Range<u64>) -> Vec<String> {
-        let files = self.0.get(process).into_iter().flatten();
+        let files = self.files.get(process).into_iter().flatten();
         let names = files.flat_map(|file| {
             let own = file.variables.iter();
             let own = own.filter(|one| {
@@ -85,22 +94,27 @@ struct File {
 }
 
 /// Files of a process, the program first.
-fn files(process: &Process, images: &Images) -> Vec<File> {
+fn files(process: &Process, images: &Images, missing: &mut BTreeSet<String>) -> Vec<File> {
     let mut known = BTreeSet::new();
     let mut files = Vec::new();
     for module in &process.modules {
-        let Some(image) = images.open(Path::new(&module.path)).ok() else {
+        // Code of no file, as the kernel's, has no path from the root on.
+        if !module.path.starts_with('/') || known.contains(&module.path) {
+            continue;
+        }
+        let is_same = |image: &Arc<Image>| match (module.build_id.as_deref(), image.build_id()) {
+            (Some(traced), Some(now)) => traced == now,
+            _ => true,
+        };
+        let image = images.open(Path::new(&module.path)).ok();
+        let Some(image) = image.filter(is_same) else {
+            missing.insert(module.path.clone());
             continue;
         };
-        let is_other = module
-            .build_id
-            .as_deref()
-            .zip(image.build_id())
-            .is_some_and(|(traced, now)| traced != now);
-        let link = image.link_addr(FileOffset(module.offset));
-        let (Some(link), false) = (link, is_other || !known.insert(&module.path)) else {
+        let Some(link) = image.link_addr(FileOffset(module.offset)) else {
             continue;
         };
+        known.insert(&module.path);
         files.push((
             module.path != process.exe,
             File {
@@ -114,7 +128,7 @@ fn files(process: &Process, images: &Images) -> Vec<File> {
 }
 
 fn variables(image: &Image) -> Vec<LinkerSymbol> {
-    // What was opened for code alone may not have its symbol table.
+    // An image that was opened for its code alone may be without the table.
     Image::open_whole(image.path()).map_or_else(|_| Vec::new(), |image| image.variables())
 }
 
@@ -142,9 +156,21 @@ fn variable(files: &[File], word: &str) -> Option<Range<u64>> {
     })
 }
 
-fn unknown(path: &Path, word: &str, files: &[Vec<File>]) -> anyhow::Error {
+fn unknown(
+    path: &Path,
+    word: &str,
+    (files, missing): (&[Vec<File>], &BTreeSet<String>),
+) -> anyhow::Error {
     let all = files.iter().flatten().flat_map(|file| &file.variables);
     let names: BTreeSet<String> = all.map(name_of).collect();
+    if !missing.is_empty() {
+        let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        return anyhow::anyhow!(
+            "'{}': there is no variable '{word}' in the files that are as they ran; not there any more, or others by now, are '{}'",
+            path.display(),
+            missing.join("', '")
+        );
+    }
     let near = mistakes::near(word, names.iter().map(String::as_str));
     anyhow::anyhow!(
         "'{}': no file of the run has a variable '{word}' in its symbol table; locals and memory from the heap have \

@@ -35,11 +35,13 @@ impl Gathered {
         Ok(gathered)
     }
 
-    /// Edited files that a file of counters names; `None`: it is of another tool.
-    pub fn of_file(path: &Path) -> Result<Option<Gathered>> {
+    /// Has the edited files of one program that a file of counters names, too. `false`: it is of another tool.
+    pub fn learn(&mut self, path: &Path) -> Result<bool> {
         let (header, _) = Header::of(path)?;
-        let mut gathered = Gathered::default();
         for part in &header.parts {
+            if self.position(part).is_some() {
+                continue;
+            }
             let edited = part.path.as_ref().unwrap_or(&header.program);
             let bytes = std::fs::read(edited).map_err(|error| {
                 anyhow!(
@@ -52,12 +54,18 @@ impl Gathered {
             let section = section.filter(|section| placement::plan::hash(section) == part.id);
             let text = section.and_then(|section| std::str::from_utf8(section).ok());
             match text.filter(|text| text.lines().next() == Some(MAGIC)) {
-                Some(text) => gathered.insert(text, *edited != header.program)?,
-                None if gathered.0.is_empty() => return Ok(None),
+                Some(text) => self.insert(text, *edited != header.program)?,
+                None if self.0.is_empty() => return Ok(false),
                 None => bail!("'{edited}' is not the file that wrote '{}'", path.display()),
             }
         }
-        Ok(Some(gathered).filter(|gathered| !gathered.0.is_empty()))
+        if self.0.iter().filter(|edited| !edited.is_library).count() > 1 {
+            bail!(
+                "'{}' is of another program than the file before it",
+                path.display()
+            );
+        }
+        Ok(!self.0.is_empty())
     }
 
     fn insert(&mut self, section: &str, is_library: bool) -> Result<()> {

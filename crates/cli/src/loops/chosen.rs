@@ -54,7 +54,7 @@ fn of_word(
     if found.iter().any(Result::is_ok) {
         return Ok(found.into_iter().map(Result::unwrap_or_default).collect());
     }
-    // What is said is of the program.
+    // The message is that of the program, which is the first.
     found.into_iter().collect()
 }
 

@@ -1,6 +1,8 @@
 //! `dump --address` and `dump --order --accesses`: what they show is what `dump --accesses` and `dump --order` show, of that memory, and
 //! in that order.
 
+use std::fs;
+
 use testkit::folder::Folder;
 
 use crate::BINARY;
@@ -177,6 +179,24 @@ fn memory_that_is_not_there_is_said() {
     ];
     assert_eq!(folder.run(BINARY, &words).status.code(), Some(0));
     let words = ["trace", "-q", "-o", "bare.evp", "--", "./program"];
+    assert_eq!(folder.run(BINARY, &words).status.code(), Some(0));
+    let mut words = vec!["dump", "run.evp", "--address", "total"];
+    assert_eq!(folder.run(BINARY, &words).status.code(), Some(0));
+    // Another program has the name by now.
+    let source = SOURCE.replace("total += n", "total += n + 1");
+    fs::create_dir(folder.file("old")).expect("it is writable");
+    fs::copy(folder.file("program"), folder.file("old/program")).expect("it is there");
+    folder.program(&["-O1", "-g", "-pthread"], "program", &source);
+    let output = folder.run(BINARY, &words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let other = folder.file("program").display().to_string();
+    assert!(
+        said.contains("others by now") && said.contains(&other),
+        "{said}"
+    );
+    fs::copy(folder.file("old/program"), folder.file("program")).expect("it is there");
+    words.push("--writes");
     assert_eq!(folder.run(BINARY, &words).status.code(), Some(0));
     for (file, word, said) in [
         (

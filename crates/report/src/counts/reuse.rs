@@ -42,7 +42,7 @@ pub fn text(meta: &Meta, reuse: &Reuse, style: Style, out: &mut dyn Write) -> io
         }
     }
     let note = "note: caches that keep what was used last, wherever it is (fully associative), one for each thread; data alone. \
-                What the last one misses are first accesses";
+                The misses of the last one are first accesses";
     writeln!(out, "\n{}", style.dim(note))
 }
 

@@ -6,11 +6,11 @@
 use std::io::{self, Write};
 
 use analysis::turns::{Turn, together};
-use analysis::walk::{Accessed, Bytes, Code, Step, has_addresses};
+use analysis::walk::{Accessed, Bytes, Code, Step};
 use isa::memory::Selection;
 use trace::{Process, Recording, Thread};
 
-use super::super::{Line, Names, Texts, View, ended, missing_before, title};
+use super::super::{Line, Names, Texts, View, ended, lost, missing_before, title};
 use super::{Shown, write_step};
 
 /// Instructions that a thread has executed in its turn, and that were not written yet.
@@ -52,14 +52,17 @@ pub fn dump(
     let processes = &recording.processes;
     let names: Vec<Names<'_>> = processes.iter().map(|p| Names::of(recording, p)).collect();
     let mut pairs: Vec<(&Process, &Thread)> = Vec::new();
-    let mut threads = Vec::new();
+    let (mut threads, mut sound) = (Vec::new(), true);
     for (process, (of_process, names)) in processes.iter().zip(&names).enumerate() {
         let wanted = of_process.threads.iter();
-        let wanted = wanted.filter(|thread| view.shows(thread) && has_addresses(thread));
-        for thread in wanted {
+        for thread in wanted.filter(|thread| view.shows(thread)) {
             writeln!(out, "{}", title(of_process, thread))?;
             if let Some(gap) = missing_before(thread) {
                 writeln!(out, "# {gap}")?;
+            }
+            if let Some(lost) = lost(thread) {
+                writeln!(out, "# {lost}")?;
+                sound = false;
             }
             pairs.push((of_process, thread));
             threads.push(Reading {
@@ -81,7 +84,6 @@ pub fn dump(
         out: &mut *out,
     };
     let read = together(&pairs, selection, &mut lines)?;
-    let mut sound = true;
     for (read, (_, thread)) in read.iter().zip(&pairs) {
         if let Some(error) = &read.error {
             writeln!(out, "# thread {}: {error}", thread.tid)?;
