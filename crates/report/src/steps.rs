@@ -84,14 +84,7 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
         let names = Names::of(recording, process);
         let mut pieces = Pieces::of(process);
         for thread in process.threads.iter().filter(|thread| view.shows(thread)) {
-            writeln!(out, "{}", title(process, thread))?;
-            if let Some(gap) = missing_before(thread) {
-                writeln!(out, "# {gap}")?;
-            }
-            if let Some(lost) = lost(thread) {
-                writeln!(out, "# {lost}")?;
-                sound = false;
-            }
+            sound &= begin(process, thread, out)?;
             let (walk, before) = match seek(thread, view.range.start) {
                 Some((start, before)) => (Walk::of(&mut pieces, thread, start.onward()), before),
                 None => (Walk::new(&mut pieces, thread), 0),
@@ -112,6 +105,19 @@ pub fn dump(recording: &Recording, view: &View, out: &mut dyn Write) -> io::Resu
     }
     writeln!(out, "# {}", ended(recording))?;
     Ok(sound)
+}
+
+/// Writes which thread comes, and what of it is not kept. `false`: the file has lost some of it.
+fn begin(process: &Process, thread: &Thread, out: &mut dyn Write) -> io::Result<bool> {
+    writeln!(out, "{}", title(process, thread))?;
+    if let Some(gap) = missing_before(thread) {
+        writeln!(out, "# {gap}")?;
+    }
+    let lost = lost(thread);
+    if let Some(lost) = &lost {
+        writeln!(out, "# {lost}")?;
+    }
+    Ok(lost.is_none())
 }
 
 /// A sentence about the missing beginning of a thread.

@@ -17,7 +17,7 @@ use analysis::walk::{AccessEvent, Accessed, Accesses, Bytes, Pieces, Step, Unsou
 use isa::memory::{Kind, Selection, recorded};
 use trace::Recording;
 
-use super::{Line, Names, Texts, View, lost, missing_before, seek, stopped, title, went};
+use super::{Line, Names, Texts, View, begin, seek, stopped, went};
 
 mod order;
 mod verify;
@@ -95,14 +95,7 @@ pub fn dump(
         let names = Names::of(recording, process);
         let mut pieces = Pieces::of(process);
         for thread in process.threads.iter().filter(|thread| view.shows(thread)) {
-            writeln!(out, "{}", title(process, thread))?;
-            if let Some(gap) = missing_before(thread) {
-                writeln!(out, "# {gap}")?;
-            }
-            if let Some(lost) = lost(thread) {
-                writeln!(out, "# {lost}")?;
-                sound = false;
-            }
+            sound &= begin(process, thread, out)?;
             let (accesses, before) = match seek(thread, view.range.start) {
                 Some((start, before)) => {
                     let start = start.onward();

@@ -10,7 +10,7 @@ use analysis::walk::{Accessed, Bytes, Code, Step};
 use isa::memory::Selection;
 use trace::{Process, Recording, Thread};
 
-use super::super::{Line, Names, Texts, View, ended, lost, missing_before, title};
+use super::super::{Line, Names, Texts, View, begin, ended};
 use super::{Shown, write_step};
 
 /// Instructions that a thread has executed in its turn, and that were not written yet.
@@ -56,14 +56,7 @@ pub fn dump(
     for (process, (of_process, names)) in processes.iter().zip(&names).enumerate() {
         let wanted = of_process.threads.iter();
         for thread in wanted.filter(|thread| view.shows(thread)) {
-            writeln!(out, "{}", title(of_process, thread))?;
-            if let Some(gap) = missing_before(thread) {
-                writeln!(out, "# {gap}")?;
-            }
-            if let Some(lost) = lost(thread) {
-                writeln!(out, "# {lost}")?;
-                sound = false;
-            }
+            sound &= begin(of_process, thread, out)?;
             pairs.push((of_process, thread));
             threads.push(Reading {
                 process,
