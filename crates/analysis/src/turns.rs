@@ -10,12 +10,17 @@ use std::io;
 use isa::memory::Selection;
 use trace::Process;
 
-use crate::walk::{AccessEvent, Accessed, Accesses, Bytes, Code, Event, Order, Pieces, Step, Walk};
+use crate::walk::{
+    AccessEvent, Accessed, Accesses, Bytes, Code, Event, Order, Pieces, Step, Walk, Why,
+};
 
 /// Receiver of accesses.
 pub trait Turn {
     /// The thread with this index executed these, with these accesses, one turn's part of them.
     fn executed(&mut self, thread: usize, steps: &[Step], all: &[Accessed], bytes: Bytes<'_>);
+
+    /// It went somewhere without executing anything; [`apart`] tells it.
+    fn went(&mut self, _thread: usize, _why: Why, _to: u64) {}
 
     /// All that was given is over; `code` is what it was executed from.
     fn written(&mut self, thread: usize, code: &Code) -> io::Result<()>;
@@ -47,7 +52,10 @@ pub fn apart(
                     read.error = Some(error.to_string());
                     break;
                 }
-                Some(Ok(AccessEvent::Went { .. })) => continue,
+                Some(Ok(AccessEvent::Went { why, to })) => {
+                    turn.went(at, why, to);
+                    continue;
+                }
                 Some(Ok(AccessEvent::Executed(steps, accessed, bytes))) => {
                     read.insns += steps.len() as u64;
                     turn.executed(at, steps, accessed, bytes);

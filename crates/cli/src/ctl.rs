@@ -24,7 +24,7 @@ pub fn ctl(flags: &Ctl) -> Result<Ending> {
         Wanted::Start => Wish::Start,
         Wanted::Stop => Wish::Stop,
         Wanted::Toggle => Wish::Toggle,
-        Wanted::Status | Wanted::Dump | Wanted::Reset => Wish::Status,
+        Wanted::Status | Wanted::Dump | Wanted::Reset | Wanted::Again => Wish::Status,
     };
     let shown = flags.file.display();
     // Root may ask for others; whose trace it is, its file says.

@@ -45,11 +45,28 @@ pub struct EditedRun {
     again: Option<Again>,
 }
 
-/// Something that is done with files of counters while they grow, after each such time.
+/// When something is done with files of counters while they grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// After each such time.
+    Every(Duration),
+    /// If this process gets such a signal.
+    Signal(i32),
+}
+
 #[derive(Clone)]
 struct Again {
-    every: Duration,
+    when: When,
     with: Arc<dyn Fn(&Path) + Send + Sync>,
+}
+
+impl Again {
+    /// Does it with all files of a folder.
+    fn act(&self, folder: &Path) {
+        for path in files_in(folder).unwrap_or_default() {
+            (self.with)(&path);
+        }
+    }
 }
 
 /// A thread that does it; it ends when this is dropped.
@@ -60,13 +77,14 @@ impl Repeated {
         let Some(again) = run.again.clone() else {
             return Repeated(None);
         };
+        let When::Every(time) = again.when else {
+            return Repeated(None);
+        };
         let folder = run.program_folder().to_owned();
         let (ends, is_over) = channel();
         let works = std::thread::spawn(move || {
-            while is_over.recv_timeout(again.every) == Err(RecvTimeoutError::Timeout) {
-                for path in files_in(&folder).unwrap_or_default() {
-                    (again.with)(&path);
-                }
+            while is_over.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                again.act(&folder);
             }
         });
         Repeated(Some((ends, works)))
@@ -241,10 +259,10 @@ impl EditedRun {
         self.program.parent().unwrap_or(&self.folder)
     }
 
-    /// Does something with each file of the processes after each such time.
-    pub fn again(&mut self, every: Duration, with: impl Fn(&Path) + Send + Sync + 'static) {
+    /// Does something with each file of the processes, each time.
+    pub fn again(&mut self, when: When, with: impl Fn(&Path) + Send + Sync + 'static) {
         let with = Arc::new(with);
-        self.again = Some(Again { every, with });
+        self.again = Some(Again { when, with });
     }
 
     /// Runs it with the words of a command, of which the first is the name that it is called by.
@@ -257,13 +275,29 @@ impl EditedRun {
         command.arg0(&words[0]).args(&words[1..]);
         launch::restore_signals(&mut command);
         // Keys that end programs are for the program; requests to end are passed on.
+        let asks = match &self.again {
+            Some(again) => match again.when {
+                When::Signal(number) => Some((number, again.clone())),
+                When::Every(_) => None,
+            },
+            None => None,
+        };
         let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+        if let Some((number, _)) = &asks {
+            signals.add_signal(*number)?;
+        }
+        let folder = self.program_folder().to_owned();
         let handle = signals.handle();
         let mut child = command.spawn()?;
         let repeated = Repeated::start(self);
         let number = Pid::from_child(&child);
         let passes_on = std::thread::spawn(move || {
             for signal in signals.forever() {
+                if let Some((number, again)) = &asks
+                    && *number == signal
+                {
+                    again.act(&folder);
+                }
                 let signal = match signal {
                     SIGTERM => Signal::TERM,
                     SIGHUP => Signal::HUP,

@@ -15,26 +15,34 @@ use image::Image;
 use rayon::prelude::*;
 use report::flow::Flow;
 use report::loops::{Listed, Mark, json, text};
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
 
 use self::chosen::Known;
 use crate::branches::send;
-use crate::dependences::{self, Traced};
+use crate::dependences;
 use crate::edit_cache::is_script;
+use crate::edited_run::When;
 use crate::exit_status::Ending;
 use crate::flags::{Loops, LoopsForm};
 use crate::flow::executions;
 use crate::output::{Kind, Output};
 use crate::source::{self, Source};
+use crate::traced_nests::Traced;
 use crate::{followed, program};
 
 pub fn loops(flags: &Loops) -> Result<Ending> {
     let prepare = |path| Output::prepare(path, Kind::Report);
     let output = flags.output.as_deref().map(prepare).transpose()?;
-    let traced = flags.dependences.as_deref().map(Traced::read).transpose()?;
+    let traced = flags.dependences.as_deref().or(flags.trace.as_deref());
+    let traced = traced.map(Traced::read).transpose()?;
     let path = file_of(flags, traced.as_ref())?;
     let mut opened = vec![Opened::of(&path, false)?];
     if flags.libs {
-        opened.extend(libraries(&path)?);
+        let libraries = match &traced {
+            Some(traced) => traced.libraries()?,
+            None => followed::libraries(&path)?,
+        };
+        opened.extend(nests_of(&libraries)?);
     }
     let flows: Vec<Flow<'_>> = opened.iter().map(|own| own.flow(flags)).collect();
     let known = opened.iter().zip(&flows);
@@ -42,7 +50,7 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
     let shares = |path| shares_of(path, &known);
     let shares = flags.counts.as_deref().map(shares).transpose()?;
     let shown = chosen::of(&known, &flags.loops, shares.as_deref())?;
-    if let Some(traced) = &traced {
+    if let (Some(traced), None) = (&traced, &flags.trace) {
         let own = &known[0];
         let code = (own.flow, own.nests, &own.places);
         return dependences::show(traced, (flags, output), code, &shown[0]);
@@ -63,7 +71,11 @@ pub fn loops(flags: &Loops) -> Result<Ending> {
             entries: flags.entries,
             again: again(flags)?,
         };
-        return followed::show(&code.collect::<Vec<_>>(), &how, (flags, output));
+        let files: Vec<followed::Code<'_>> = code.collect();
+        return followed::show(&files, (flags, output), || match &traced {
+            Some(traced) => followed::follow(&files, traced, flags),
+            None => followed::run(&files, &how, flags),
+        });
     }
     let own = &known[0];
     let listed = Listed {
@@ -126,9 +138,8 @@ impl Opened {
     }
 }
 
-/// The libraries of a program that can be edited, with their nests.
-fn libraries(program: &Path) -> Result<Vec<Opened>> {
-    let paths = followed::libraries(program)?;
+/// Libraries with their nests.
+fn nests_of(paths: &[PathBuf]) -> Result<Vec<Opened>> {
     let open = || {
         paths
             .par_iter()
@@ -140,27 +151,37 @@ fn libraries(program: &Path) -> Result<Vec<Opened>> {
 
 fn list(listed: &Listed<'_>, form: LoopsForm, output: Option<Output>) -> Result<Ending> {
     send(output, |out| match form {
-        LoopsForm::Text | LoopsForm::Source => text(listed, out),
+        LoopsForm::Text | LoopsForm::Source | LoopsForm::Csv => text(listed, out),
         LoopsForm::Json => json(listed, out),
     })
 }
 
-/// After which time nests are followed again.
-fn again(flags: &Loops) -> Result<Option<Duration>> {
-    let Some(seconds) = flags.again else {
+/// When nests are followed again.
+fn again(flags: &Loops) -> Result<Option<When>> {
+    let Some(word) = flags.again.as_deref() else {
         return Ok(None);
     };
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if seconds >= 0.01 => Ok(Some(time)),
-        _ => bail!("--again {seconds}: give seconds, at least 0.01"),
+    let when = match word.trim_start_matches("SIG") {
+        "USR1" => Some(When::Signal(SIGUSR1)),
+        "USR2" => Some(When::Signal(SIGUSR2)),
+        seconds => {
+            let seconds = seconds.parse().ok().filter(|seconds| *seconds >= 0.01);
+            let time = seconds.and_then(|own| Duration::try_from_secs_f64(own).ok());
+            time.map(When::Every)
+        }
+    };
+    match when {
+        Some(when) => Ok(Some(when)),
+        None => bail!("--again {word}: give seconds, at least 0.01, or USR1 or USR2"),
     }
 }
 
 /// The file that has the loops.
 fn file_of(flags: &Loops, traced: Option<&Traced>) -> Result<PathBuf> {
-    if flags.command.is_empty() && flags.format == LoopsForm::Source {
+    let is_of_run = matches!(flags.format, LoopsForm::Source | LoopsForm::Csv);
+    if (flags.list.is_some() || flags.dependences.is_some()) && is_of_run {
         bail!(
-            "--format source shows what a run did: give a program, and neither --list nor --dependences"
+            "--format source and csv show what a run did: give a program, and neither --list nor --dependences"
         );
     }
     let path = match (&flags.list, traced) {

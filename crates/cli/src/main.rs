@@ -29,6 +29,7 @@
 //! | `diff` | two recordings to a comparison |
 //! | `ctl` | beginning and ending a trace while the program runs |
 //! | `traces` | recording traces, and showing them |
+//! | `traced_nests` | traces in which nests of loops are looked at |
 //! | `branches` | branches of traces |
 //! | `raptor` | what predictors made of branches |
 //! | `thesis` | files and consoles of the mTrace thesis |
@@ -108,6 +109,7 @@ mod thesis;
 mod timelines;
 mod trace_index;
 mod trace_run;
+mod traced_nests;
 mod traces;
 mod uncounted;
 mod vdso;

@@ -14,6 +14,7 @@ use crate::counter_files;
 use crate::counter_header::{self, Header};
 use crate::exit_status::Ending;
 use crate::flags::{Ctl, Wanted};
+use crate::followed;
 use crate::opmix;
 use crate::output::{Kind, Output, reason};
 
@@ -38,7 +39,7 @@ pub fn at_reset(file: &Path) -> Result<Vec<u8>> {
 pub fn ctl(flags: &Ctl) -> Result<Option<Ending>> {
     let file = &flags.file;
     let shown = file.display();
-    let is_asked = matches!(flags.wanted, Wanted::Dump | Wanted::Reset);
+    let is_asked = matches!(flags.wanted, Wanted::Dump | Wanted::Reset | Wanted::Again);
     if flags.output.is_some() && !matches!(flags.wanted, Wanted::Dump) {
         bail!("--output goes with dump");
     }
@@ -46,7 +47,7 @@ pub fn ctl(flags: &Ctl) -> Result<Option<Ending>> {
         (false, false) => return Ok(None),
         (true, false) => {
             bail!(
-                "'{shown}' has counters of an edited program, which always counts: dump and reset are possible"
+                "'{shown}' has counters of an edited program, which always counts: dump, reset and again are possible"
             )
         }
         (false, true) => {
@@ -56,6 +57,14 @@ pub fn ctl(flags: &Ctl) -> Result<Option<Ending>> {
             )
         }
         (true, true) => {}
+    }
+    if matches!(flags.wanted, Wanted::Again) {
+        match followed::follow_again(file)? {
+            true => return Ok(Some(Ending::Exit(0))),
+            false => bail!(
+                "'{shown}' has counters, and no nests of loops: again is for `rewrite --tool loops`"
+            ),
+        }
     }
     let bytes =
         fs::read(file).map_err(|error| anyhow!("cannot read '{shown}': {}", reason(&error)))?;

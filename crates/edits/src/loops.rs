@@ -139,9 +139,6 @@ impl<'d> Loops<'d> {
         let operands = insn.memory();
         let operand = operands.get(usize::from(number)).ok_or(Left::Operand)?;
         let address = operand.address;
-        if address.base.is_none() && address.index.is_none() && address.segment.is_none() {
-            return Err(Left::Constant(address.displacement));
-        }
         let register = |register: Option<Reg>| register.map_or(NONE, |register| register as u32);
         let index = address.index.map(|index| index.register);
         let scale = address.index.map_or(1, |index| u32::from(index.scale));
@@ -238,6 +235,9 @@ impl<'d> Loops<'d> {
             let models = one.references.iter().map(|reference| {
                 if !reference.is_plain {
                     return Err(Left::Several);
+                }
+                if let Some(address) = reference.constant {
+                    return Err(Left::Constant(address));
                 }
                 self.operand(reference.at, reference.operand)?;
                 let at = self.take::<Model>();

@@ -16,7 +16,7 @@ pub mod places;
 use std::collections::BTreeMap;
 
 use image::{Image, LinkAddr};
-use isa::memory::{Kind, Pattern};
+use isa::memory::{Address, Kind, Pattern};
 use isa::{Flow, Insn, Reg};
 use rayon::prelude::*;
 
@@ -36,6 +36,8 @@ pub struct Reference {
     pub size: u16,
     /// One access each time, at an address that the operand names.
     pub is_plain: bool,
+    /// The address, as linked, of an operand without registers.
+    pub constant: Option<u64>,
 }
 
 /// A loop of a nest.
@@ -245,8 +247,15 @@ pub fn references(insn: &Insn) -> Vec<Reference> {
             kind: operand.kind,
             size: operand.size,
             is_plain: operand.pattern == Pattern::Once && !operand.address.is_32_bit,
+            constant: constant(&operand.address),
         })
         .collect()
+}
+
+/// The address of an operand without registers.
+fn constant(address: &Address) -> Option<u64> {
+    let has_registers = address.base.is_some() || address.index.is_some();
+    (!has_registers && address.segment.is_none()).then_some(address.displacement)
 }
 
 /// A call in some blocks of a function that may come to it again: directly, or as both are in one cycle of calls.

@@ -3,9 +3,11 @@
 //! Numbers of iterations are i, j, k and so on, from the outermost loop on. A function is *verified* if each value that it says was
 //! seen, and at least one was; how many these were is shown.
 
+mod csv;
 mod page;
 pub mod source;
 
+pub use csv::csv;
 pub use page::page;
 
 use std::collections::HashMap;

@@ -58,10 +58,10 @@ const LAYERS: &[Layer] = &[
     ),
     layer("trace", &["wire"]),
     // `isa` too: counts are of instructions, and where each begins and goes is in
-    // the recorded code.
+    // the recorded code; `wire`: models of nests are those that edited programs have.
     layer(
         "analysis",
-        &["trace", "flow", "isa", "placement", "encoding"],
+        &["trace", "flow", "isa", "placement", "encoding", "wire"],
     ),
     layer("launch", &["wire", "sys"]),
     layer("replay", &["trace", "launch"]),

@@ -15,6 +15,7 @@ Examples:
   everypath loops --list ./prog --loops marks         those that marks mean
   everypath loops --list ./prog --loops sum,solve:2   of a function, and the second of one
   everypath trace --memory addresses -o run.evp -- ./prog
+  everypath loops --trace run.evp                     code that cannot be edited
   everypath loops --dependences run.evp --loops solve what its iterations need of others
   everypath count -o run.evp -- ./prog                then by executed instructions:
   everypath loops --list ./prog --loops hottest:20 --counts run.evp
@@ -30,6 +31,9 @@ pub struct Loops {
     /// Dependences among the accesses of nests, of a trace with addresses
     #[arg(long, value_name = "FILE.evp", conflicts_with_all = ["command", "list"])]
     pub dependences: Option<PathBuf>,
+    /// Follow all nests in a trace with addresses: any code, all iterations
+    #[arg(long, value_name = "FILE.evp", conflicts_with_all = ["command", "list", "dependences", "exact", "entries", "again"])]
+    pub trace: Option<PathBuf>,
     /// Follow all iterations of all entries, not only the first ones
     #[arg(long, conflicts_with_all = ["list", "dependences"])]
     pub exact: bool,
@@ -39,9 +43,9 @@ pub struct Loops {
     /// Entries of each nest that a thread follows
     #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "exact")]
     pub entries: u16,
-    /// Follow nests again after each so many seconds
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "dependences", "exact"])]
-    pub again: Option<f64>,
+    /// Follow nests again after each so many seconds, or on a signal (USR1, USR2)
+    #[arg(long, value_name = "SECONDS|SIGNAL", conflicts_with_all = ["list", "dependences", "exact"])]
+    pub again: Option<String>,
     /// Also follow the nests of the libraries that the program needs
     #[arg(long, conflicts_with_all = ["list", "dependences"])]
     pub libs: bool,
@@ -72,7 +76,7 @@ pub struct Loops {
     #[arg(short, long)]
     pub quiet: bool,
     /// The program whose nests are followed, and its arguments
-    #[arg(value_name = "PROGRAM", required_unless_present_any = ["list", "dependences"], last = true)]
+    #[arg(value_name = "PROGRAM", required_unless_present_any = ["list", "dependences", "trace"], last = true)]
     pub command: Vec<OsString>,
 }
 
@@ -83,6 +87,8 @@ pub enum LoopsForm {
     Text,
     /// Source lines with the loops and references of each; needs -g
     Source,
+    /// A table of references, with the columns of Intel Advisor's access patterns
+    Csv,
     /// Everything, references among it
     Json,
 }

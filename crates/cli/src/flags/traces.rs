@@ -71,6 +71,7 @@ Examples:
   everypath ctl run.evp status      tracing, or paused
   everypath ctl prog.count.17.evp dump -o now.evp   counters of an edited program
   everypath ctl prog.count.17.evp reset             reports show what comes from now on
+  everypath ctl prog.loops.17.evp again             nests of rewrite --tool loops
 
 The program sees nothing of it: no signal, no system call that ends early. The
 gaps are in the trace. It needs a trace that runs with --ctl or --paused.";
@@ -90,6 +91,8 @@ pub enum Wanted {
     Dump,
     /// Have reports of an edited program begin now
     Reset,
+    /// Have an edited program follow its loops again
+    Again,
 }
 
 impl Wanted {
@@ -101,6 +104,7 @@ impl Wanted {
             Wanted::Status => "status",
             Wanted::Dump => "dump",
             Wanted::Reset => "reset",
+            Wanted::Again => "again",
         }
     }
 }

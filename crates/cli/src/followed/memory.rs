@@ -5,9 +5,13 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use analysis::followed::{Loop as SeenLoop, Nest as Seen, Reference};
 use anyhow::{Result, anyhow, bail};
-use edits::loops::section::{MAGIC, Planned};
-use wire::loops::{Model, Nest};
+use edits::loops::section::{Followed, MAGIC, OfLoop, Planned};
+use wire::loops::strides::{KEPT, Strides};
+use wire::loops::{Loop, Model, Nest};
+
+use super::found::Thread;
 
 use crate::counter_header::{Header, Part};
 use crate::output::reason;
@@ -15,10 +19,20 @@ use crate::output::reason;
 /// An edited file, and what threads have left of it.
 pub struct Edited {
     pub planned: Planned,
-    pub memories: Vec<Memory>,
+    pub threads: Vec<Thread>,
     /// It is not the program that the process executed.
     pub is_library: bool,
     id: [u8; 16],
+}
+
+/// Has a running process whose counters these are follow nests again; `false`: it follows none.
+pub fn again(path: &Path) -> Result<bool> {
+    let mut gathered = Gathered::default();
+    let has_nests = gathered.learn(path)?;
+    if has_nests {
+        gathered.follow_again(path)?;
+    }
+    Ok(has_nests)
 }
 
 /// Files that were edited together.
@@ -72,7 +86,7 @@ impl Gathered {
         let planned = Planned::parse(section).ok_or_else(|| anyhow!("the section is damaged"))?;
         self.0.push(Edited {
             planned,
-            memories: Vec::new(),
+            threads: Vec::new(),
             is_library,
             id: placement::plan::hash(section.as_bytes()),
         });
@@ -95,13 +109,18 @@ impl Gathered {
                 );
             };
             let edited = &mut self.0[number];
-            let base = edited.planned.base;
-            let memories = part.ranges().map(|range| Memory {
-                bytes: bytes[range].to_vec(),
-                base,
-                bias: part.bias,
-            });
-            edited.memories.extend(memories);
+            for range in part.ranges() {
+                let memory = Memory {
+                    bytes: &bytes[range],
+                    base: edited.planned.base,
+                    has_strides: edited.planned.has_strides,
+                };
+                let nests = edited.planned.nests.iter();
+                edited.threads.push(Thread {
+                    bias: part.bias,
+                    nests: nests.map(|nest| memory.nest(nest)).collect(),
+                });
+            }
         }
         Ok(())
     }
@@ -142,27 +161,70 @@ impl Gathered {
 }
 
 /// The memory of a thread.
-pub struct Memory {
-    bytes: Vec<u8>,
+struct Memory<'a> {
+    bytes: &'a [u8],
     /// Displacement from `%gs` of its first byte.
     base: u64,
-    /// Distance of the file from where it was linked, in this process.
-    pub bias: u64,
+    /// References have their steps behind their models.
+    has_strides: bool,
 }
 
-impl Memory {
-    pub fn word(&self, at: u32, offset: usize) -> u64 {
+impl Memory<'_> {
+    fn word(&self, at: u32, offset: usize) -> u64 {
         let place = (u64::from(at) + offset as u64).checked_sub(self.base);
         let word = place.and_then(|place| self.bytes.get(place as usize..)?.first_chunk());
         word.map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    pub fn model(&self, at: u32) -> Model {
+    fn list<const N: usize>(&self, at: u32, offset: usize) -> [i64; N] {
+        std::array::from_fn(|number| self.word(at, offset + 8 * number).cast_signed())
+    }
+
+    fn nest(&self, own: &Followed) -> Seen {
+        let inside = self.word(own.at, 0) >> (8 * offset_of!(Nest, inside)) & 0xff;
+        Seen {
+            entries: self.word(own.at, offset_of!(Nest, entries)),
+            lost: self.word(own.at, offset_of!(Nest, lost)) + u64::from(inside != 0),
+            loops: own.loops.iter().map(|one| self.one(one)).collect(),
+        }
+    }
+
+    fn one(&self, own: &OfLoop) -> SeenLoop {
+        let word = |offset| self.word(own.at, offset);
+        let references = own.references.iter().map(|own| match own.model {
+            Ok(at) => self.reference(at),
+            Err(_) => Reference::default(),
+        });
+        SeenLoop {
+            entries: word(offset_of!(Loop, entries)),
+            sum: word(offset_of!(Loop, sum)),
+            least: word(offset_of!(Loop, least)),
+            most: word(offset_of!(Loop, most)),
+            trips: self.model(own.at + offset_of!(Loop, trips) as u32),
+            references: references.collect(),
+        }
+    }
+
+    fn reference(&self, at: u32) -> Reference {
+        let behind = at + size_of::<Model>() as u32;
+        let strides = self.has_strides.then(|| Strides {
+            strides: self.list(behind, offset_of!(Strides, strides)),
+            counts: self
+                .list::<KEPT>(behind, offset_of!(Strides, counts))
+                .map(i64::cast_unsigned),
+            others: self.word(behind, offset_of!(Strides, others)),
+            ..Strides::default()
+        });
+        Reference {
+            model: self.model(at),
+            strides: strides.unwrap_or_default(),
+        }
+    }
+
+    fn model(&self, at: u32) -> Model {
         let word = |offset| self.word(at, offset);
         let fits = word(offset_of!(Model, as_forecast));
         let fails = word(offset_of!(Model, otherwise));
-        let list =
-            |offset: usize| std::array::from_fn(|number| word(offset + 8 * number).cast_signed());
         Model {
             samples: word(offset_of!(Model, samples)) + fits + fails,
             fits: word(offset_of!(Model, fits)) + fits,
@@ -172,9 +234,11 @@ impl Memory {
             entry: word(offset_of!(Model, entry)),
             moved: word(offset_of!(Model, moved)),
             first: word(offset_of!(Model, first)).cast_signed(),
-            at: list(offset_of!(Model, at)),
-            coefficients: list(offset_of!(Model, coefficients)),
+            at: self.list(at, offset_of!(Model, at)),
+            coefficients: self.list(at, offset_of!(Model, coefficients)),
             ..Model::default()
         }
     }
 }
+
+const _: () = assert!(size_of::<Nest>().is_multiple_of(8) && size_of::<Loop>().is_multiple_of(8));

@@ -318,7 +318,7 @@ fn traces_without_addresses_are_refused() {
     let run = folder.run(BINARY, &words);
     assert_eq!(run.status.code(), Some(0), "{run:?}");
     let said = folder.refused(BINARY, &["loops", "--dependences", "loads.evp"]);
-    assert!(said.contains("dependences need both"), "{said}");
+    assert!(said.contains("nests need both"), "{said}");
     let said = folder.refused(
         BINARY,
         &["loops", "--dependences", "run.evp", "--list", "program"],

@@ -1,6 +1,6 @@
 //! `loops -- PROGRAM`: functions of addresses and iterations are those of a trace of all instructions and accesses, by a slow model.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -11,6 +11,12 @@ use testkit::folder::Folder;
 use testkit::program::{Program, discover, missing_feature, repository};
 
 use crate::BINARY;
+
+mod again;
+mod model;
+
+pub use model::{Loop, hex, list};
+use model::{compare_all, traced};
 
 /// Nests of several shapes, without calls in them: a matrix product, triangles, a list in order and out of order, indices in a table,
 /// backwards, a condition, an early end, two arrays by the same code, and single bytes.
@@ -63,183 +69,11 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A loop as `--list` has it.
-pub struct Loop {
-    pub parent: Option<usize>,
-    pub header: u64,
-    code: Vec<(u64, u64)>,
-}
-
-impl Loop {
-    /// All loops of a nest.
-    pub fn of(nest: &Value) -> Vec<Loop> {
-        let loops = list(&nest["loops"]).iter().map(|one| Loop {
-            parent: one["parent"].as_u64().map(|parent| parent as usize),
-            header: hex(&one["header"]),
-            code: list(&one["code"])
-                .iter()
-                .map(|range| (hex(&range[0]), hex(&range[1])))
-                .collect(),
-        });
-        loops.collect()
-    }
-
-    pub fn has(&self, at: u64) -> bool {
-        self.code
-            .iter()
-            .any(|(start, end)| (*start..*end).contains(&at))
-    }
-}
-
-pub fn hex(value: &Value) -> u64 {
-    let text = value.as_str().expect("a text").trim_start_matches("0x");
-    u64::from_str_radix(text, 16).expect("a number")
-}
-
 fn json(folder: &Folder, words: &[&str], status: i32) -> Value {
     let words = [&["loops", "-q", "--format", "json", "-o", "out"], words].concat();
     let output = folder.run(BINARY, &words);
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     serde_json::from_slice(&fs::read(folder.file("out")).expect("it was written")).expect("JSON")
-}
-
-pub fn list(value: &Value) -> &Vec<Value> {
-    value.as_array().expect("a list")
-}
-
-/// Values with the numbers of iterations at which they came, in the order in which they came.
-type Samples = Vec<(Vec<i64>, i64)>;
-
-/// Everything that the slow model knows of a nest.
-#[derive(Default)]
-struct Seen {
-    /// By instruction, and by entry of the nest.
-    accesses: BTreeMap<u64, BTreeMap<u64, Samples>>,
-    /// Iterations of each entry of a loop.
-    trips: BTreeMap<usize, BTreeMap<u64, Samples>>,
-    entries: u64,
-}
-
-/// Follows a nest through a trace: instructions with the addresses that they access.
-fn follow(nest: &[Loop], trace: &[(u64, Vec<u64>)]) -> Seen {
-    let mut seen = Seen::default();
-    let mut open: Vec<(usize, i64)> = Vec::new();
-    let numbers =
-        |open: &[(usize, i64)]| open.iter().map(|(_, number)| *number).collect::<Vec<_>>();
-    for (at, accessed) in trace {
-        while let Some(&(inner, number)) = open.last().filter(|(inner, _)| !nest[*inner].has(*at)) {
-            open.pop();
-            let trips = seen.trips.entry(inner).or_default();
-            trips
-                .entry(seen.entries)
-                .or_default()
-                .push((numbers(&open), number + 1));
-        }
-        let top = open.last().map(|(inner, _)| *inner);
-        if let Some(top) = top.filter(|top| nest[*top].header == *at) {
-            open.last_mut().expect("it is open").1 += 1;
-            debug_assert!(nest[top].has(*at));
-        } else if let Some(new) =
-            (0..nest.len()).find(|new| nest[*new].header == *at && nest[*new].parent == top)
-        {
-            seen.entries += u64::from(top.is_none());
-            open.push((new, 0));
-        }
-        if !open.is_empty() {
-            for address in accessed {
-                let own = seen.accesses.entry(*at).or_default();
-                let own = own.entry(seen.entries).or_default();
-                own.push((numbers(&open), address.cast_signed()));
-            }
-        }
-    }
-    seen
-}
-
-/// Whether values of all entries are of one form: the same coefficients, and any constant in each entry. Gives the coefficients that
-/// are known.
-fn affine(entries: &BTreeMap<u64, Samples>, depth: usize) -> Option<Vec<Option<i64>>> {
-    let mut known = vec![None; depth];
-    // Two values whose numbers differ in one place say its coefficient.
-    for samples in entries.values() {
-        for (at, value) in samples {
-            for (other, more) in samples.iter().take(400) {
-                let differs: Vec<usize> = (0..depth)
-                    .filter(|place| at[*place] != other[*place])
-                    .collect();
-                if let [place] = differs[..] {
-                    let (steps, rise) = (other[place] - at[place], more - value);
-                    (rise % steps == 0).then_some(())?;
-                    known[place].get_or_insert(rise / steps);
-                }
-            }
-        }
-    }
-    for samples in entries.values() {
-        let (first, value) = &samples[0];
-        for (at, other) in samples {
-            let mut sum = *value;
-            for place in 0..depth {
-                match known[place] {
-                    Some(coefficient) => sum += coefficient * (at[place] - first[place]),
-                    None if at[place] != first[place] => return None,
-                    None => {}
-                }
-            }
-            (sum == *other).then_some(())?;
-        }
-    }
-    Some(known)
-}
-
-/// Compares a function with values that the slow model has seen; gives whether it is verified.
-fn compare(function: &Value, entries: &BTreeMap<u64, Samples>, depth: usize, what: &str) -> bool {
-    let count: usize = entries.values().map(Vec::len).sum();
-    assert_eq!(
-        function["samples"].as_u64(),
-        Some(count as u64),
-        "{what}: {function}"
-    );
-    let verified = function["verified"].as_bool().expect("a truth");
-    match affine(entries, depth) {
-        Some(known) => {
-            let (fits, fails) = (&function["as_expected"], &function["not_as_expected"]);
-            assert_eq!(
-                (fails.as_u64(), function["unsolved"].as_u64()),
-                (Some(0), Some(0)),
-                "{what}: {function}"
-            );
-            assert_eq!(verified, fits.as_u64() > Some(0), "{what}");
-            for (own, wanted) in list(&function["coefficients"]).iter().zip(&known) {
-                assert_eq!(own.as_i64(), *wanted, "{what}: {function}");
-            }
-        }
-        None => assert!(!verified, "{what}: {function}"),
-    }
-    verified
-}
-
-/// Instructions of a trace, at `bias` less, with the addresses that they access.
-fn traced(dumped: &str, bias: u64) -> Vec<(u64, Vec<u64>)> {
-    let mut trace: Vec<(u64, Vec<u64>)> = Vec::new();
-    for line in dumped.lines().filter(|line| !line.starts_with('#')) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["R" | "W" | "U" | "RW", _, address] => {
-                let address = u64::from_str_radix(address, 16).expect("an address");
-                let last = trace.last_mut().expect("an instruction");
-                last.1.retain(|own| *own != address);
-                last.1.push(address);
-            }
-            [_, at, ..] => trace.extend(
-                u64::from_str_radix(at, 16)
-                    .ok()
-                    .map(|at| (at - bias, Vec::new())),
-            ),
-            _ => {}
-        }
-    }
-    trace
 }
 
 /// The trace of `./program`, of some of its code.
@@ -265,9 +99,81 @@ fn functions_are_those_of_all_accesses() {
     let trace = traced(&trace_of_program(&folder, &["--no-shared-libs"]), 0);
     let run = json(&folder, &["--exact", "--", "./program"], 7);
     compare_all(&listed, &run, &trace, None);
+    // The same as a table, with the columns of Intel Advisor.
+    let words = [
+        "loops",
+        "-q",
+        "--exact",
+        "--loops",
+        "triangle,indirect,backwards",
+        "--format",
+    ];
+    let output = folder.run(
+        BINARY,
+        &[&words[..], &["csv", "-o", "csv", "--", "./program"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let table = fs::read_to_string(folder.file("csv")).expect("it was written");
+    let columns = |wanted: &str| {
+        let lines = table.lines().filter(|line| line.contains(wanted));
+        let own = lines.map(|line| {
+            let columns: Vec<&str> = line.split(',').collect();
+            [columns[1], columns[2], columns[5], columns[8], columns[9]].join("|")
+        });
+        own.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        columns("triangle:1.1,"),
+        ["2|Constant stride|table|0% / 100% / 0%|All constant strides"]
+    );
+    assert_eq!(
+        columns("backwards:1,"),
+        ["-1|Unit stride|table+712|100% / 0% / 0%|All unit strides"]
+    );
+    assert_eq!(
+        columns("indirect:1,"),
+        [
+            "1|Unit stride|order|50% / 0% / 50%|Mixed strides",
+            "|Irregular stride|table|50% / 0% / 50%|Mixed strides"
+        ]
+    );
     // Without all iterations the same is found where it is one function.
     let some = json(&folder, &["--", "./program"], 7);
     assert_eq!(of_product(&some), of_product(&run));
+    // The same follows from the trace, as of any code.
+    let of_trace = json(&folder, &["--trace", "trace.evp"], 0);
+    assert_same(&came(&of_trace), &came(&run));
+}
+
+/// Nests that were entered, by the loops' names, without addresses that differ from run to run.
+fn came(run: &Value) -> BTreeMap<String, Value> {
+    let mut all = BTreeMap::new();
+    for nest in list(&run["nests"])
+        .iter()
+        .filter(|nest| nest["entries"] != 0)
+    {
+        let mut nest = nest.clone();
+        for one in nest["loops"].as_array_mut().expect("a list") {
+            for own in one["references"].as_array_mut().expect("a list") {
+                own["function"]["constant"].take();
+            }
+        }
+        all.insert(nest["loops"][0]["name"].to_string(), nest);
+    }
+    all
+}
+
+/// Asserts that two runs found the same.
+fn assert_same(one: &BTreeMap<String, Value>, other: &BTreeMap<String, Value>) {
+    assert!(
+        one.keys().eq(other.keys()),
+        "{:?} {:?}",
+        one.keys(),
+        other.keys()
+    );
+    for (name, nest) in one {
+        assert_eq!(nest, &other[name], "{name}");
+    }
 }
 
 /// Nests of a library are followed as those of a program, beside the program's own.
@@ -323,6 +229,12 @@ fn nests_of_libraries_are_followed() {
     let words = ["--exact", "--libs", "--loops", words, "--", "./program"];
     let run = json(&folder, &words, 7);
     compare_all(&listed, &run, &trace, Some("libnests.so"));
+    let words = ["--trace", "trace.evp", "--libs", "--loops", words[3]];
+    let of_trace = json(&folder, &words, 0);
+    let (mut all, of_trace) = (came(&run), came(&of_trace));
+    // The program's own code is not in the trace.
+    all.remove("\"main:1\"");
+    assert_same(&of_trace, &all);
     let nests = list(&run["nests"]).iter();
     let mut own = nests.filter(|nest| nest["library"].is_null() && nest["entries"] == 1);
     let own = own.next().expect("that of the program");
@@ -372,64 +284,6 @@ fn of_product(run: &Value) -> Vec<Value> {
     references
         .map(|reference| reference["function"]["coefficients"].clone())
         .collect()
-}
-
-/// Compares all nests of a file, of which all iterations were followed, with the slow model; `None`: it is the program.
-fn compare_all(listed: &Value, run: &Value, trace: &[(u64, Vec<u64>)], library: Option<&str>) {
-    let mut nests: HashMap<&str, Vec<Loop>> = HashMap::new();
-    for nest in list(&listed["nests"]) {
-        let name = nest["loops"][0]["name"].as_str().expect("a name");
-        nests.insert(name, Loop::of(nest));
-    }
-    let (mut verified, mut others, mut loops) = (0, 0, 0);
-    let of_file = |nest: &&Value| nest["library"].as_str() == library;
-    for nest in list(&run["nests"]).iter().filter(of_file) {
-        let name = nest["loops"][0]["name"].as_str().expect("a name");
-        let own = &nests[name];
-        let seen = follow(own, trace);
-        assert_eq!(nest["entries"].as_u64(), Some(seen.entries), "{name}");
-        for (number, one) in list(&nest["loops"]).iter().enumerate() {
-            let depth = one["depth"].as_u64().expect("a number") as usize;
-            let trips = &seen.trips[&number];
-            let all = trips.values().flatten().map(|(_, trips)| *trips as u64);
-            let expected = [
-                all.clone().count() as u64,
-                all.clone().sum(),
-                all.clone().min().unwrap(),
-                all.max().unwrap(),
-            ];
-            let iterations = &one["iterations"];
-            let found = [
-                &one["entries"],
-                &iterations["sum"],
-                &iterations["least"],
-                &iterations["most"],
-            ];
-            assert_eq!(
-                found.map(|value| value.as_u64().expect("a number")),
-                expected,
-                "{name} {number}"
-            );
-            compare(&one["trips"], trips, depth - 1, name);
-            loops += 1;
-            for reference in list(&one["references"]) {
-                let function = &reference["function"];
-                if function.is_null() {
-                    continue;
-                }
-                let at = hex(&reference["address"]);
-                let what = format!("{name} at {at:#x}");
-                match compare(function, &seen.accesses[&at], depth, &what) {
-                    true => verified += 1,
-                    false => others += 1,
-                }
-            }
-        }
-    }
-    assert!(
-        loops >= 13 && verified >= 12 && others >= 4,
-        "{loops} {verified} {others}"
-    );
 }
 
 /// Nests that are left by `longjmp`, entered by a handler of a signal while they are followed, by themselves, by threads, and by a child.
@@ -549,6 +403,26 @@ fn nests_that_are_left_otherwise_do_what_they_did() {
     );
     // It calls itself in its first iteration, so only the outermost entry is followed.
     assert_eq!(whole(&nest_of(&run, "deep:1"))[0], 1);
+    // In a trace nests are followed after they were left, too.
+    let words = [
+        "trace",
+        "--memory",
+        "addresses",
+        "-q",
+        "-o",
+        "odd.evp",
+        "--",
+        "./odd",
+    ];
+    assert_eq!(folder.run(BINARY, &words).status.code(), Some(3));
+    let of_trace = json(&folder, &["--trace", "odd.evp"], 0);
+    assert_eq!(whole(&nest_of(&of_trace, "leaves:1")), [4, 2, 1]);
+    assert_eq!(whole(&nest_of(&of_trace, "sum:1")), [22, 0, 6]);
+    assert_eq!(whole(&nest_of(&of_trace, "deep:1"))[0], 1);
+    for name in ["sum:1", "deep:1"] {
+        let iterations = |run| nest_of(run, name)["loops"][0]["iterations"].clone();
+        assert_eq!(iterations(&of_trace), iterations(&run), "{name}");
+    }
 }
 
 #[test]
@@ -799,42 +673,6 @@ fn lines_and_pages_have_all_references() {
     assert!(stripped.status.success(), "{stripped:?}");
     let said = folder.refused(BINARY, &["loops", "--format", "source", "--", "./stripped"]);
     assert!(said.contains("has no line tables"), "{said}");
-}
-
-/// A nest that is entered all the time is followed again after each interval, and its functions go on as they were.
-#[test]
-fn nests_are_followed_again() {
-    let folder = Folder::new("followed-again");
-    let source = r#"
-#include <stdio.h>
-#include <unistd.h>
-static volatile long table[64];
-__attribute__((noinline)) static long sum(int step) { long all = 0; for (int i = 0; i < 20; i++) all += table[i * step]; return all; }
-int main(void) {
-    for (int round = 0; round < 300; round++) { sum(1 + (round >= 100)); usleep(2000); }
-    puts("over");
-    return 3;
-}
-"#;
-    folder.program(&["-O1"], "program", source);
-    let nest = |words: &[&str]| {
-        let words = [words, &["--loops", "sum", "--", "./program"]].concat();
-        let run = json(&folder, &words, 3);
-        let nest = &list(&run["nests"])[0];
-        let function = &list(&nest["loops"][0]["references"])[0]["function"];
-        let number = |value: &Value| value.as_u64().expect("a number");
-        assert_eq!(function["coefficients"], serde_json::json!([8]));
-        (
-            number(&nest["entries"]),
-            number(&function["not_as_expected"]),
-        )
-    };
-    // The first entries are those with one step, and the others have another one.
-    assert_eq!(nest(&[]), (16, 0));
-    let (entries, others) = nest(&["--again", "0.1"]);
-    assert!(entries > 32 && others > 16, "{entries} {others}");
-    let said = folder.refused(BINARY, &["loops", "--again", "0", "--", "./program"]);
-    assert!(said.contains("give seconds"), "{said}");
 }
 
 /// Steps of each reference are those from one of its accesses to the next.

@@ -164,7 +164,7 @@ fn what_is_asked_goes_with_what_is_there() {
     assert_eq!(
         said,
         format!(
-            "everypath: '{file}' has counters of an edited program, which always counts: dump and reset are possible\n"
+            "everypath: '{file}' has counters of an edited program, which always counts: dump, reset and again are possible\n"
         )
     );
     assert_eq!(
