@@ -325,3 +325,31 @@ fn traces_without_addresses_are_refused() {
     );
     assert!(said.contains("--list"), "{said}");
 }
+
+/// Which loops carry dependences, and what could be interchanged and tiled, is what isl computes from the source's domains and accesses.
+#[test]
+#[ignore = "wide: it installs islpy; known kernels and a slow model are in the gate"]
+fn legality_is_that_of_isl() {
+    let folder = Folder::new("legality");
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(words[0]);
+        let output = command
+            .args(&words[1..])
+            .current_dir(folder.path())
+            .output();
+        let output = output.expect("python3 and python3-venv are installed");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    run(&["/usr/bin/python3", "-m", "venv", "venv"]);
+    let options = "install --quiet --disable-pip-version-check islpy==2026.2.2";
+    let options: Vec<&str> = options.split(' ').collect();
+    run(&[&["venv/bin/pip"], &options[..]].concat());
+    let script = testkit::program::repository().join("tests/tools/compare_legality.py");
+    let script = script.display().to_string();
+    let said = run(&["venv/bin/python", &script, BINARY]);
+    assert!(
+        said.contains("17 kernels, 80 facts compared, 28 transformations legal; 0 kernels differ"),
+        "{said}"
+    );
+}
