@@ -97,7 +97,10 @@ impl Level {
         }
         let set = ways.saturating_mul(line);
         let sets = size.checked_div(set).unwrap_or(0);
-        if size > MOST || !sets.is_power_of_two() || sets * set != size {
+        if size > MOST {
+            return Err(format!("{size} bytes are too many; a cache has at most 4G"));
+        }
+        if !sets.is_power_of_two() || sets * set != size {
             return Err(format!(
                 "{size} bytes are no power of two times {ways} lines of {line} bytes"
             ));

@@ -206,7 +206,9 @@ fn say_unknown(rows: &[Row<'_>]) {
     let unknown: u64 = rows.iter().map(|row| row.counts.unknown).sum();
     if unknown > 0 {
         let all: u64 = rows.iter().map(|row| row.counts.descriptors).sum();
-        say!("everypath: {unknown} of {all} values are not known, and 0 (docs/limits.md)");
+        say!(
+            "everypath: {unknown} of {all} values are not known, and written as 0 (docs/limits.md)"
+        );
     }
 }
 

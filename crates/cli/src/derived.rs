@@ -32,7 +32,8 @@ fn say_what_is_missing(recording: &Recording, path: &Path) {
     let begins = threads.filter(|thread| thread.gap.is_some()).count();
     if begins > 0 {
         let shown = path.display();
-        say!("everypath: '{shown}': the beginning of {begins} threads was not kept");
+        let threads = if begins == 1 { "thread" } else { "threads" };
+        say!("everypath: '{shown}': the beginning of {begins} {threads} was not kept");
     }
     incomplete::note(recording, path, true);
 }

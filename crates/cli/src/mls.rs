@@ -191,6 +191,8 @@ fn say_unknown(written: &Written, is_quiet: bool) {
     if written.unknown > 0 && !is_quiet {
         let all: u64 = written.loads.iter().chain(&written.stores).sum();
         let unknown = written.unknown;
-        say!("everypath: {unknown} of {all} values are not known, and 0 (docs/limits.md)");
+        say!(
+            "everypath: {unknown} of {all} values are not known, and written as 0 (docs/limits.md)"
+        );
     }
 }

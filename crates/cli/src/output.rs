@@ -11,6 +11,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -281,6 +282,15 @@ pub fn mid_sentence(text: &str) -> String {
 }
 
 fn open(path: &Path, kind: Kind) -> io::Result<Output> {
+    if kind == Kind::Report && path == Path::new("-") {
+        let file = io::stdout().as_fd().try_clone_to_owned()?;
+        return Ok(Output {
+            path: path.to_path_buf(),
+            temporary: None,
+            file: file.into(),
+            kind,
+        });
+    }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let is_regular = match fs::metadata(&target) {
         Ok(meta) if meta.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),

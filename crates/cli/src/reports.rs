@@ -159,6 +159,12 @@ fn check(flags: &Report, recording: &Recording) -> Result<()> {
     check_slabs(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     check_fold(flags, recording).map_err(|error| anyhow!("'{shown}' {error}"))?;
     let is_page = flags.page.html.is_some();
+    if !flags.modules.is_empty() && mode != Mode::Counts && !is_page {
+        bail!(
+            "'{shown}': --modules lists code, and only `count` records any; `everypath contexts --modules` counts \
+             the functions of some files alone"
+        );
+    }
     if !flags.annotate.is_empty() && mode != Mode::Counts && !is_page {
         bail!("'{shown}': --annotate shows instructions, and only `count` records any");
     }

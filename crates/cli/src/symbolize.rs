@@ -344,9 +344,9 @@ fn fill(process: &mut Process, answers: &HashMap<Key, Answers>) {
         }
         // A name made from the place is no name: whoever shows it makes it
         // anew. A call into the middle of a function makes another one.
-        function.name = symbol
-            .raw_name
-            .filter(|_| symbol.offset == 0)
-            .map(|_| symbol.name);
+        function.name = symbol.raw_name.map(|_| match symbol.offset {
+            0 => symbol.name,
+            distance => format!("{}+{distance:#x}", symbol.name),
+        });
     }
 }

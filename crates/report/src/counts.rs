@@ -479,7 +479,7 @@ impl<'a> Report<'a> {
             return true;
         }
         let path = unit.path.as_deref();
-        let name = path.map_or("", base_name);
+        let name = path.map_or("", trace::base_name);
         let mut patterns = self.view.modules.iter();
         patterns.any(|pattern| image::glob(pattern, name) || path == Some(pattern))
     }
@@ -515,7 +515,7 @@ impl Section {
     fn unit_name(&self, insn: &Counted) -> String {
         let unit = &self.counts.units[insn.unit as usize];
         match &unit.path {
-            Some(path) => base_name(path).to_owned(),
+            Some(path) => base_name(path).into_owned(),
             None => "[no file]".to_owned(),
         }
     }

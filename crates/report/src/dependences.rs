@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::flow::Flow;
 use crate::loops::name;
+use crate::names::printable;
 use crate::numbers::{counted, grouped};
 
 /// Letters of numbers of iterations, outermost first.
@@ -132,7 +133,11 @@ impl Shown<'_> {
 
 /// Everything as text.
 pub fn text(shown: &Shown<'_>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "everypath loops: dependences of {}", shown.command)?;
+    writeln!(
+        out,
+        "everypath loops: dependences of {}",
+        printable(shown.command)
+    )?;
     let came = shown.nests.iter().filter(|(_, found)| found.entries > 0);
     let came: Vec<&(&Nest, &Found)> = came.collect();
     let count = counted(came.len() as u64, "nest");

@@ -25,5 +25,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             "nothing was called, so there is no flame graph",
         ));
     }
-    flamegraph::from_lines(&mut options, lines.lines(), out).map_err(io::Error::other)
+    // Errors of the crate do not say whether a pipe was closed.
+    let mut drawn = Vec::new();
+    flamegraph::from_lines(&mut options, lines.lines(), &mut drawn).map_err(io::Error::other)?;
+    out.write_all(&drawn)
 }

@@ -15,6 +15,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use crate::names::printable;
 use crate::numbers::{counted, grouped};
 
 /// Letters of numbers of iterations, outermost first.
@@ -331,7 +332,7 @@ pub fn text(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         true => "all iterations were followed",
         false => "the first iterations of the first entries were followed",
     };
-    writeln!(out, "everypath loops: {}", run.command)?;
+    writeln!(out, "everypath loops: {}", printable(&run.command))?;
     writeln!(
         out,
         "{} of loops entered, of {}; {how}",

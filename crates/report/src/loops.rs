@@ -10,6 +10,7 @@ use isa::{Insn, Reg};
 use serde_json::{Value, json};
 
 use crate::flow::Flow;
+use crate::names::printable;
 use crate::numbers::counted;
 
 /// A mark of a source file, and the loops that it means.
@@ -127,7 +128,7 @@ pub fn text(listed: &Listed<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{}: {} of loops: {}, up to {depth} deep, with {}",
-        listed.flow.file,
+        printable(listed.flow.file),
         counted(listed.shown.len() as u64, "nest"),
         counted(loops as u64, "loop"),
         counted(references as u64, "memory reference"),

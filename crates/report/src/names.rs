@@ -1,9 +1,23 @@
 //! Names of the labels of a process.
 
-pub use trace::base_name;
+use std::borrow::Cow;
+
 use trace::{Block, Function, Label, Process};
 
 use crate::{Report, Section};
+
+/// The last part of a path, for people: control characters, which may be in the name of a file, are none in a table.
+pub fn base_name(path: &str) -> Cow<'_, str> {
+    printable(trace::base_name(path))
+}
+
+/// A text without control characters.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    match text.contains(char::is_control) {
+        true => Cow::Owned(text.replace(char::is_control, "?")),
+        false => Cow::Borrowed(text),
+    }
+}
 
 /// Whose contexts a section holds: the program, with its process id if the
 /// recording has several, and the thread if it is one of several.
@@ -85,7 +99,7 @@ pub fn place(function: &Function) -> Option<String> {
     let file = base_name(function.file.as_deref()?);
     Some(match function.line {
         Some(line) => format!("{file}:{line}"),
-        None => file.to_owned(),
+        None => file.into_owned(),
     })
 }
 

@@ -325,7 +325,7 @@ pub struct Derived {
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "what", value_parser = super::costs())]
     pub cost: Vec<Metric>,
     /// Write the report to FILE; with --as, keep what was made, as a recording
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, alias = "report", value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 

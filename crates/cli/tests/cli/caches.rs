@@ -348,6 +348,7 @@ fn what_is_no_cache_is_refused() {
             &["none.evp", "--l1d", "40K,8,64"],
             "no power of two times 8 lines of 64 bytes",
         ),
+        (&["none.evp", "--l1d", "512G,8,64"], "at most 4G"),
         (
             &["none.evp", "--l1d", "32K,8,64,best"],
             "none of lru, plru and next-line",

@@ -203,6 +203,39 @@ fn check_readers(folder: &Folder, info: &str) {
         }
     }
     assert_eq!(lines_of(info).len() as u64, sum(info, "LF:"));
+    check_rules_of_version_2(info);
+}
+
+/// lcov and genhtml from 2.0 on refuse functions on lines that are none, lines that were executed with branches of which none was,
+/// and files that do not exist.
+fn check_rules_of_version_2(info: &str) {
+    for source in info
+        .split("end_of_record\n")
+        .filter(|one| one.contains("SF:"))
+    {
+        let of = |key: &str| -> Vec<(u64, &str)> {
+            let records = source.lines().filter_map(|line| line.strip_prefix(key));
+            let split = records.map(|record| record.split_once(',').expect("two columns"));
+            split
+                .map(|(line, rest)| (line.parse().expect("a line"), rest))
+                .collect()
+        };
+        let lines: BTreeMap<u64, &str> = of("DA:").into_iter().collect();
+        for (line, name) in of("FN:") {
+            assert!(lines.contains_key(&line), "{name} at {line}: {source}");
+        }
+        let branches = of("BRDA:");
+        for (line, _) in lines.iter().filter(|(_, count)| **count != "0") {
+            let mut own = branches.iter().filter(|(at, _)| at == line).peekable();
+            let is_none = own.peek().is_none();
+            assert!(
+                is_none || own.any(|(_, rest)| !rest.ends_with(",-")),
+                "{line}: {source}"
+            );
+        }
+        let file = source.lines().find_map(|line| line.strip_prefix("SF:"));
+        assert!(Path::new(file.expect("a file")).is_file(), "{source}");
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ mod numbered_contexts;
 mod objects;
 mod opmix;
 mod order;
+mod outsiders;
 mod perfetto;
 mod pt;
 mod python;

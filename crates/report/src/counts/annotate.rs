@@ -47,10 +47,9 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
     }
     if is_first {
         let names = report.view.annotate.join(", ");
-        writeln!(
-            out,
+        return Err(io::Error::other(format!(
             "no function {names} was executed (a name may hold * and ?)"
-        )?;
+        )));
     }
     for note in &report.notes {
         writeln!(out, "\nnote: {note}")?;

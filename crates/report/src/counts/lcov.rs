@@ -14,15 +14,20 @@
 //! branches that never ran are in the module's file; where that is gone, those are left
 //! out.
 //!
+//! Readers of version 2 refuse a function whose line is not among the lines, branches that were not executed on a line that was, and
+//! source files that do not exist: such a line is added, such branches are left out, and such files are named in a comment.
+//!
 //! Invariant: what several modules and inlined copies say of one line is added up.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::Path;
 
 use analysis::counts::lines::{self, Branch, Line, Range};
 use image::{ExtentKind, FileOffset, Image, LineTable};
 
 use super::{Report, Section};
+use crate::names::printable;
 
 /// One source file.
 #[derive(Default)]
@@ -69,11 +74,43 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
             .flat_map(|source| source.lines.values_mut());
         lines.for_each(|line| line.branches.clear());
     }
+    sources.values_mut().for_each(Source::make_consistent);
+    let (there, gone): (Vec<_>, Vec<_>) =
+        (sources.iter()).partition(|(name, _)| Path::new(name).is_file());
+    // None is there where the program was built elsewhere: then they may be where the file is read.
+    let (shown, gone) = match there.is_empty() {
+        true => (gone, there),
+        false => (there, gone),
+    };
     writeln!(out, "TN:")?;
-    for (name, source) in &sources {
+    for (name, _) in gone {
+        writeln!(
+            out,
+            "# left out, as there is no such file: {}",
+            printable(name)
+        )?;
+    }
+    for (name, source) in shown {
         write_source(name, source, out)?;
     }
     Ok(())
+}
+
+impl Source {
+    fn make_consistent(&mut self) {
+        for (line, entered) in self.functions.values() {
+            let covered = self.lines.entry(*line);
+            covered.or_insert_with(|| Covered {
+                count: *entered,
+                branches: Vec::new(),
+            });
+        }
+        for line in self.lines.values_mut().filter(|line| line.count > 0) {
+            if !line.branches.iter().any(Branch::was_executed) {
+                line.branches.clear();
+            }
+        }
+    }
 }
 
 /// All code of a module.
@@ -174,6 +211,8 @@ fn add_recorded(sources: &mut Sources, section: &Section, unit: u32) {
             }),
         }
         if let (Some((_, 0)), Some(name)) = (insn.source.function, section.function_name(insn)) {
+            let declared = section.counts.declared.get(&(unit, insn.at));
+            let (file, line) = declared.map_or((file, line), |(file, line)| (file, *line));
             let source = sources.entry(cleaned(file)).or_default();
             // A comma ends the name for readers.
             add_function(source, &name.replace(',', ";"), line, insn.count);

@@ -199,7 +199,7 @@ fn lines(report: &Report<'_>, section: &Section) -> Vec<Row> {
             counts: [grouped(line.most), String::new()],
             name: match line.line {
                 Some(number) => format!("{}:{number}", base_name(file)),
-                None => base_name(file).to_owned(),
+                None => base_name(file).into_owned(),
             },
             place: match source {
                 Some(source) => source.trim().replace(char::is_control, " "),

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Serialize;
 
 use crate::frames::{Frames, Known};
-use crate::names::base_name;
+use trace::base_name;
 
 #[derive(Serialize)]
 pub struct Category {

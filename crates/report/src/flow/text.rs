@@ -8,13 +8,14 @@ use image::LinkAddr;
 
 use super::{Facts, Flow, loops_of, share};
 use crate::names::base_name;
+use crate::names::printable;
 use crate::numbers::grouped;
 use crate::text::Style;
 
 /// Totals of the file, and of what its graphs lack.
 pub fn summary(flow: &Flow<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let (language, linker) = flow.image.origin();
-    let title = format!("everypath flow: {}", flow.file);
+    let title = format!("everypath flow: {}", printable(flow.file));
     writeln!(out, "{}", style.bold(&title))?;
     let code = grouped(flow.program.code);
     writeln!(out, "{language}, {linker}, {code} bytes of code\n")?;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::{Loop, Reference, Run, Stride, entries, iterations, letter};
+use crate::names::printable;
 use crate::numbers::{counted, grouped};
 
 /// Lines of source files, by name.
@@ -103,7 +104,7 @@ fn note(one: &Loop, own: &Reference) -> Note {
 
 /// Writes lines with their notes below them.
 pub fn text(run: &Run, sources: &Sources, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "everypath loops: {}", run.command)?;
+    writeln!(out, "everypath loops: {}", printable(&run.command))?;
     for (file, lines) in lines(run) {
         writeln!(out, "\n{file}")?;
         let source = sources.get(file);

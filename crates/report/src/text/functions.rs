@@ -70,11 +70,11 @@ pub(super) fn place(overview: &Overview, label: Label, room: usize) -> String {
     let module = known.module.map(base_name);
     // A name made from the module says the module already.
     let module = module.filter(|_| !known.is_nameless());
-    let module = module.map(without_version);
+    let module = module.as_deref().map(without_version);
     let file = known.file.map(base_name);
     let place = file.map(|file| match known.line {
         Some(line) => format!("{file}:{line}"),
-        None => file.to_owned(),
+        None => file.into_owned(),
     });
     tree::detail(module, place.as_deref(), room)
 }

@@ -84,7 +84,8 @@ pub(super) fn write(
     writeln!(out, "\n{}", style.bold(&head))?;
     for (path, sums) in modules {
         let share = percent(sums.own, overview.totals[0]);
-        let name = without_version(base_name(path));
+        let name = base_name(path);
+        let name = without_version(&name);
         let is_mostly_nameless = sums.nameless >= sums.own / 2;
         let nameless = match sums.range.filter(|_| is_mostly_nameless) {
             Some((low, high)) => {

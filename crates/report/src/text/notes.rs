@@ -131,7 +131,7 @@ fn modules_where(
                 } else {
                     &mut others
                 };
-                set.insert(base_name(&module.path).to_owned());
+                set.insert(base_name(&module.path).into_owned());
             }
         }
     }

@@ -206,7 +206,11 @@ impl Columns<'_> {
             .map(|module| base_name(&module.path));
         // A name made from the module says the module already.
         let module = module.filter(|_| symbol_of(self.process, function).is_some());
-        detail(module, place_in(self.process, function).as_deref(), room)
+        detail(
+            module.as_deref(),
+            place_in(self.process, function).as_deref(),
+            room,
+        )
     }
 }
 
