@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use analysis::counts::Counted;
 use analysis::fold::Fold;
 use anyhow::{Result, bail};
 use image::{Image, Images};
@@ -188,6 +189,14 @@ impl Show {
             let images = Images::new();
             let mut files = OnDisk::new(&images, self.trust);
             report.read_sources(&mut files);
+            if self.counts.annotate.is_empty() && !self.counts.inlines {
+                let mut modules = report.modules();
+                let is_nameless = |insn: &&Counted| insn.source.function.is_none();
+                modules.retain(|(_, insns)| insns.iter().any(is_nameless));
+                // Where one is not there any more, its code is one row.
+                let (binaries, _) = binaries::open(&modules);
+                report.binaries = binaries;
+            }
             if !self.quiet && !self.counts.annotate.is_empty() {
                 files.say_what_was_refused("--any-source shows it, too");
             }

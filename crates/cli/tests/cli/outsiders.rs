@@ -124,3 +124,67 @@ fn reports_go_where_they_are_sent() {
     assert!(said.contains("--modules lists code"), "{said}");
     assert!(!folder.file("-").exists());
 }
+
+/// Functions of a stripped program are rows of their own, as those with symbols, whoever counts.
+#[test]
+fn functions_without_symbols_have_rows() {
+    let folder = Folder::new("outsiders-stripped");
+    let source = "
+#define NO __attribute__((noinline, noclone))
+NO int square(int n) { __asm__ volatile(\"\"); return n * n; }
+NO int sum(int n) { int s = 0; for (int i = 0; i < n; i++) s += square(i) & 7; return s; }
+int main(void) { int s = 0; for (int i = 0; i < 50; i++) s += sum(i); return s == 0; }
+";
+    folder.program(&["-O1"], "named", source);
+    let stripped = folder.run("strip", &["-o", "nameless", "named"]);
+    assert!(stripped.status.success(), "{stripped:?}");
+    let names = folder.run("nm", &["named"]);
+    let names = String::from_utf8(names.stdout).expect("text");
+    let rows = |program: &str, more: &[&str]| {
+        let path = format!("./{program}");
+        let words = [
+            &["count", "--top", "999", "--report", "-"],
+            more,
+            &["--", &path],
+        ]
+        .concat();
+        let output = folder.run(BINARY, &words);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let functions = text
+            .lines()
+            .skip_while(|line| !line.contains("hottest functions"));
+        let functions = functions.skip(1).take_while(|line| !line.is_empty());
+        let mut rows = Vec::new();
+        for line in functions {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, executed, entered, name, ..] = words[..] else {
+                continue;
+            };
+            rows.push((executed.to_owned(), entered.to_owned(), name.to_owned()));
+        }
+        rows
+    };
+    for more in [&[][..], &["--rewrite"]] {
+        let (named, nameless) = (rows("named", more), rows("nameless", more));
+        for function in ["main", "sum", "square"] {
+            let at = names
+                .lines()
+                .find_map(|line| line.strip_suffix(&format!(" T {function}")));
+            let at = u64::from_str_radix(at.expect("nm names it"), 16).expect("an address");
+            let place = format!("nameless+{at:#x}");
+            let of = |rows: &[(String, String, String)], wanted: &str| {
+                let own = rows.iter().find(|(_, _, name)| name == wanted).cloned();
+                let (executed, entered, _) = own.expect("it has a row");
+                (executed, entered)
+            };
+            assert_eq!(
+                of(&nameless, &place),
+                of(&named, function),
+                "{more:?} {function}"
+            );
+        }
+        let sum = |rows: &[(String, String, String)]| rows.iter().any(|row| row.2.starts_with('['));
+        assert!(!sum(&nameless), "{nameless:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The functions of the table, with what was inlined into them apart if that was asked for.
 //!
-//! Code without a symbol is one row a file. An inlined function is one row a file, whatever
+//! Functions without a symbol begin where unwind tables say ([`Image::function_at`]); where the file is not the one that ran any more,
+//! and in code without such tables, code without a symbol is one row a file. An inlined function is one row a file, whatever
 //! it was inlined into: which code is whose is read from the DWARF of the file
 //! ([`Image::scopes`]), so it has to be the one that ran.
 
@@ -8,7 +9,7 @@ use std::collections::HashMap;
 
 use analysis::counts::Counted;
 use analysis::counts::hot::{self, Group};
-use image::{FileOffset, Image};
+use image::{ExtentKind, FileOffset, Image};
 
 use super::llvm::Source;
 use super::{Report, Section};
@@ -27,7 +28,9 @@ pub(super) enum Name {
     Symbol(u32, u64),
     /// The linker's name of a function that was inlined.
     Inlined(String),
-    /// Code that no symbol names.
+    /// A function without a symbol, by its offset.
+    Place(u64),
+    /// Code that nothing names.
     Unknown,
 }
 
@@ -43,10 +46,28 @@ pub(super) fn of(report: &Report<'_>, section: &Section) -> Vec<Group<Key>> {
         name: match (inlines.name(insn), insn.source.function) {
             (Some(name), _) => Name::Inlined(name.to_owned()),
             (None, Some((name, distance))) => Name::Symbol(name, insn.at.wrapping_sub(distance)),
-            (None, None) => Name::Unknown,
+            (None, None) => place(report, section, insn).map_or(Name::Unknown, Name::Place),
         },
     };
-    hot::groups(&section.counts, lists, key)
+    let mut groups = hot::groups(&section.counts, lists, key);
+    for group in &mut groups {
+        let first = &section.counts.insns[group.first];
+        if group.key.name == Name::Place(first.at) {
+            group.entered = first.count;
+        }
+    }
+    groups
+}
+
+/// The beginning of the function without a symbol that an instruction is in.
+fn place(report: &Report<'_>, section: &Section, insn: &Counted) -> Option<u64> {
+    let unit = &section.counts.units[insn.unit as usize];
+    let image = report.binaries.get(unit)?;
+    let extent = image.function_at(FileOffset(insn.at))?;
+    Some(match extent.kind {
+        ExtentKind::Part => extent.owner.0,
+        _ => extent.start.0,
+    })
 }
 
 /// Inlined code of all files, by unit.

@@ -125,13 +125,14 @@ fn functions(report: &Report<'_>, section: &Section) -> Vec<Row> {
         let (name, place) = match &group.key.name {
             Name::Symbol(name, _) => (text(*name).cloned().unwrap_or_default(), place),
             Name::Inlined(name) => (image::demangled(name), format!("{place}, inlined")),
+            Name::Place(at) => (format!("{unit}+{at:#x}"), String::new()),
             Name::Unknown => (
                 format!("[{unit} {start:#x}-{end:#x}]"),
                 "no symbols".to_owned(),
             ),
         };
         let entered = match (&group.key.name, group.entered) {
-            (Name::Symbol(..), entered) if entered > 0 => grouped(entered),
+            (Name::Symbol(..) | Name::Place(_), entered) if entered > 0 => grouped(entered),
             _ => String::new(),
         };
         Row {

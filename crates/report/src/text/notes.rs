@@ -37,6 +37,7 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
         notes.extend(missing_lines(report));
         notes.extend(unnamed_code(report));
         notes.extend(truncated(report));
+        notes.extend(many(report));
         notes.extend(outside(report));
         let options = report.recording.meta.options.iter();
         let left_out = options.filter(|(name, _)| name == LEFT_OUT);
@@ -76,6 +77,27 @@ fn missing_lines(report: &Report) -> Option<String> {
             "no debug information for {}: {} without source lines",
             list(&modules),
             places(report)
+        )
+    })
+}
+
+/// More contexts than people read: lazy programs (Haskell's) make tens of millions of them.
+const MANY: usize = 5_000_000;
+
+/// Advice where there are very many contexts of all depths.
+fn many(report: &Report) -> Option<String> {
+    let processes = report.recording.processes.iter();
+    let threads = processes.flat_map(|process| &process.threads);
+    let contexts: usize = threads.map(|thread| thread.nodes.len()).sum();
+    advice(contexts, report.recording.meta.k.is_none())
+}
+
+fn advice(contexts: usize, has_all: bool) -> Option<String> {
+    (has_all && contexts > MANY).then(|| {
+        format!(
+            "{} contexts take memory and time: -k 3 counts by the last three callers, and its hottest functions and \
+             calls are the same",
+            grouped(contexts as u64)
         )
     })
 }
@@ -226,4 +248,19 @@ fn unclear_ends(report: &Report) -> Vec<String> {
         );
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MANY, advice};
+
+    #[test]
+    fn very_many_contexts_are_spoken_of() {
+        assert_eq!((advice(MANY, true), advice(MANY + 1, false)), (None, None));
+        let said = advice(48_123_456, true).expect("it is said");
+        assert!(
+            said.starts_with("48,123,456 contexts") && said.contains("-k 3"),
+            "{said}"
+        );
+    }
 }
