@@ -291,6 +291,8 @@ impl EditedRun {
         let mut child = command.spawn()?;
         let repeated = Repeated::start(self);
         let number = Pid::from_child(&child);
+        // What the process gets that the shell sees.
+        let from_face = launch::pass_on(number);
         let passes_on = std::thread::spawn(move || {
             for signal in signals.forever() {
                 if let Some((number, again)) = &asks
@@ -308,7 +310,7 @@ impl EditedRun {
             }
         });
         let status = child.wait()?;
-        drop(repeated);
+        drop((repeated, from_face));
         handle.close();
         let _ = passes_on.join();
         let ended = match (status.code(), status.signal()) {

@@ -28,6 +28,7 @@ mod in_place;
 mod inherit;
 mod link;
 mod orphans;
+mod passed_on;
 mod pool;
 mod proc;
 mod requests;
@@ -43,6 +44,7 @@ pub use face::{Role, split};
 pub use in_place::{give_up, stand_aside};
 pub use inherit::restore as restore_signals;
 pub use orphans::Inherited;
+pub use passed_on::{PassedOn, pass_on};
 pub use pool::OwnedPool;
 pub use ticks::Reading;
 

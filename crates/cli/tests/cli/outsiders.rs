@@ -2,6 +2,7 @@
 //! reports go.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use testkit::folder::Folder;
@@ -186,5 +187,35 @@ int main(void) { int s = 0; for (int i = 0; i < 50; i++) s += sum(i); return s =
         }
         let sum = |rows: &[(String, String, String)]| rows.iter().any(|row| row.2.starts_with('['));
         assert!(!sum(&nameless), "{nameless:?}");
+    }
+}
+
+/// A signal to the command alone is the program's, also if that was edited.
+#[test]
+fn signals_reach_edited_programs() {
+    let folder = Folder::new("outsiders-signals");
+    let source = "
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static void handler(int number) { printf(\"got %d\\n\", number); fflush(stdout); _exit(7); }
+int main(void) { signal(SIGTERM, handler); puts(\"ready\"); fflush(stdout); for (;;) pause(); }
+";
+    folder.program(&["-O1"], "waits", source);
+    for command in ["count", "contexts"] {
+        let words = [command, "--rewrite", "--report", "out", "--", "./waits"];
+        let mut child = Command::new(BINARY)
+            .args(words)
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut line = || lines.next().expect("a line").expect("text");
+        assert_eq!(line(), "ready");
+        let number = child.id().to_string();
+        assert!(folder.run("kill", &["-TERM", &number]).status.success());
+        assert_eq!(line(), "got 15", "{command}");
+        assert_eq!(child.wait().expect("it ends").code(), Some(7), "{command}");
     }
 }

@@ -327,10 +327,10 @@ impl Code {
         let name = match self.image_at(entry) {
             Some((_, image, offset)) => {
                 let symbol = image.symbolize(offset);
-                if symbol.offset == 0 {
-                    symbol.name
-                } else {
-                    image::fallback_name(image.path(), offset)
+                match (symbol.offset, &symbol.raw_name) {
+                    (0, _) => symbol.name,
+                    (distance, Some(_)) => format!("{}+{distance:#x}", symbol.name),
+                    (_, None) => image::fallback_name(image.path(), offset),
                 }
             }
             None => format!("{:#x}", entry.0),
