@@ -291,7 +291,7 @@ impl EditedRun {
         let mut child = command.spawn()?;
         let repeated = Repeated::start(self);
         let number = Pid::from_child(&child);
-        // What the process gets that the shell sees.
+        // Signals to the process that the shell sees are the program's.
         let from_face = launch::pass_on(number);
         let passes_on = std::thread::spawn(move || {
             for signal in signals.forever() {

@@ -7,7 +7,7 @@
 //! If the write fails after the run, the same data goes to a file in the
 //! temporary folder instead, and the message says where. What is not there to be
 //! written, as a form of report refuses some recordings, is tried nowhere else:
-//! then the recording itself is kept ([`keep`]).
+//! then the recording itself is kept ([`keep`]). A report's file `-` is standard output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, Write};
@@ -358,7 +358,6 @@ fn write_all<E: Into<Failure>>(
     }
 }
 
-/// `path`, or with a number if there is a file of that name.
 /// A path where nothing is, or where a recording of the same command is, which a run before kept: failed
 /// runs are not to pile up.
 fn own_or_unused(path: &Path, recording: &Recording) -> PathBuf {
@@ -375,6 +374,7 @@ fn own_or_unused(path: &Path, recording: &Recording) -> PathBuf {
     }
 }
 
+/// `path`, or with a number if there is a file of that name.
 fn unused(path: &Path) -> PathBuf {
     let numbered = |number: u32| match number {
         0 => path.to_path_buf(),

@@ -193,7 +193,7 @@ impl Show {
                 let mut modules = report.modules();
                 let is_nameless = |insn: &&Counted| insn.source.function.is_none();
                 modules.retain(|(_, insns)| insns.iter().any(is_nameless));
-                // Where one is not there any more, its code is one row.
+                // Code of a file that is gone or another one by now is one row.
                 let (binaries, _) = binaries::open(&modules);
                 report.binaries = binaries;
             }

@@ -99,7 +99,7 @@ fn functions_are_those_of_all_accesses() {
     let trace = traced(&trace_of_program(&folder, &["--no-shared-libs"]), 0);
     let run = json(&folder, &["--exact", "--", "./program"], 7);
     compare_all(&listed, &run, &trace, None);
-    // The same as a table, with the columns of Intel Advisor.
+    // The table with the columns of Intel Advisor has these references.
     let words = [
         "loops",
         "-q",
@@ -140,7 +140,7 @@ fn functions_are_those_of_all_accesses() {
     // Without all iterations the same is found where it is one function.
     let some = json(&folder, &["--", "./program"], 7);
     assert_eq!(of_product(&some), of_product(&run));
-    // The same follows from the trace, as of any code.
+    // Nests that are followed in the trace have the same functions and counts.
     let of_trace = json(&folder, &["--trace", "trace.evp"], 0);
     assert_same(&came(&of_trace), &came(&run));
 }

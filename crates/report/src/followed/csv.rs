@@ -59,7 +59,7 @@ fn elements(step: i64, bytes: u16) -> String {
     }
 }
 
-/// How many percent of the references have strides of each class, and what they have together.
+/// The distribution of strides over the three classes, in percent of the references, and the name of the access pattern that they make.
 fn distribution(one: &Loop) -> (String, &'static str) {
     let classes = one.references.iter();
     let classes = classes.filter_map(|own| own.stride().and_then(class));
