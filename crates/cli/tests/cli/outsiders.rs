@@ -98,9 +98,15 @@ fn reports_go_where_they_are_sent() {
     folder.program(&["-O1", "-g"], "p", SOURCE);
     let run = folder.run(BINARY, &["contexts", "-q", "-o", "run.evp", "--", "./p"]);
     assert!(run.status.success(), "{run:?}");
-    for form in ["flamegraph", "folded", "csv", "json", "report", "pprof"] {
+    let again = folder.run(BINARY, &["contexts", "-q", "-o", "again.evp", "--", "./p"]);
+    assert!(again.status.success(), "{again:?}");
+    let of_report = ["flamegraph", "folded", "csv", "json", "report", "pprof"]
+        .map(|form| (["report", "run.evp", "--no-pager"], form));
+    let of_diff = ["flamegraph", "folded"].map(|form| (["diff", "run.evp", "again.evp"], form));
+    for (words, form) in of_report.into_iter().chain(of_diff) {
         let mut child = Command::new(BINARY)
-            .args(["report", "run.evp", "--no-pager", "--format", form])
+            .args(words)
+            .args(["--format", form])
             .current_dir(folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

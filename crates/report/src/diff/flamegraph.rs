@@ -43,8 +43,11 @@ pub fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
     folded::write(comparison, &mut text)?;
     let text = String::from_utf8(text).map_err(io::Error::other)?;
     let lines = once_each(&text);
-    flamegraph::from_lines(&mut options, lines.iter().map(Cow::as_ref), out)
-        .map_err(io::Error::other)
+    // Errors of the crate do not say whether a pipe was closed.
+    let mut drawn = Vec::new();
+    flamegraph::from_lines(&mut options, lines.iter().map(Cow::as_ref), &mut drawn)
+        .map_err(io::Error::other)?;
+    out.write_all(&drawn)
 }
 
 /// Each stack once, because of two lines with the same one the second would
