@@ -144,6 +144,12 @@ unsafe impl GlobalAlloc for Heap {
             let Some(chunk) = self.map(CHUNK) else {
                 return core::ptr::null_mut();
             };
+            if lists.next == 0 {
+                // The first one is used by every program, the tables of the decoder alone take half of it: one call
+                // for 256 faults. Kernels before 5.14 do not know it.
+                // SAFETY: advice on our own mapping.
+                let _ = unsafe { sys::madvise(chunk, CHUNK, sys::MADV_POPULATE_WRITE) };
+            }
             lists.next = chunk + size as u64;
             lists.end = chunk + CHUNK;
             return chunk as *mut u8;

@@ -179,10 +179,14 @@ impl Accesses {
 
 impl Emit<'_> {
     /// Before instruction `i`: stores the words of its operands.
+    #[inline]
     pub fn begin_accesses(&mut self, insns: &[Insn], i: usize) {
-        let Some(selection) = self.accesses.selection else {
-            return;
-        };
+        if let Some(selection) = self.accesses.selection {
+            self.store_before(insns, i, selection);
+        }
+    }
+
+    fn store_before(&mut self, insns: &[Insn], i: usize, selection: Selection) {
         self.pending.stored.last = Bytes::default();
         let Accesses { plans, known, .. } = &mut self.accesses;
         if i > 0 && !falls_through(insns[i - 1].flow(), is_turned(&insns[i - 1..])) {
@@ -230,7 +234,14 @@ impl Emit<'_> {
     }
 
     /// After instruction `i`, which is no branch.
+    #[inline]
     pub fn end_accesses(&mut self, i: usize) {
+        if self.accesses.selection.is_some() {
+            self.store_behind(i);
+        }
+    }
+
+    fn store_behind(&mut self, i: usize) {
         let (behind, values) = core::mem::take(&mut self.accesses.behind);
         if !behind.is_empty() || !values.is_empty() {
             let words = behind.into_iter().map(|word| (word, None));

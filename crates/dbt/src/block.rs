@@ -356,16 +356,27 @@ impl Exit {
 /// large program runs it runs once, and 16 bytes more for each would be for
 /// nothing.
 #[derive(Debug, Default)]
-pub struct BlockMap(HashTable<BlockId>);
+pub struct BlockMap {
+    table: HashTable<BlockId>,
+    starts: Starts,
+}
 
 impl BlockMap {
     fn hash(key: Key) -> u64 {
         BuildHasherDefault::<PcHasher>::default().hash_one(key)
     }
 
+    #[inline]
     pub fn get(&self, key: Key, blocks: &Slab<Block>) -> Option<BlockId> {
+        match self.starts.may_contain(key.pc) {
+            true => self.find(key, blocks),
+            false => None,
+        }
+    }
+
+    fn find(&self, key: Key, blocks: &Slab<Block>) -> Option<BlockId> {
         let is_it = |id: &BlockId| blocks[id.0 as usize].key() == key;
-        self.0.find(Self::hash(key), is_it).copied()
+        self.table.find(Self::hash(key), is_it).copied()
     }
 
     /// Enters a block under its key; another one that was there is forgotten.
@@ -374,18 +385,19 @@ impl BlockMap {
         let key = key_of(&id);
         let is_it = |id: &BlockId| key_of(id) == key;
         let rehash = |id: &BlockId| Self::hash(key_of(id));
-        let mut entry = self.0.entry(Self::hash(key), is_it, rehash).or_insert(id);
-        *entry.get_mut() = id;
+        let entry = self.table.entry(Self::hash(key), is_it, rehash);
+        *entry.or_insert(id).get_mut() = id;
+        self.starts.add(key.pc);
     }
 
     pub fn bytes(&self) -> usize {
-        self.0.allocation_size()
+        self.table.allocation_size()
     }
 
     /// Removes a block, if it is the one under its key.
     pub fn remove(&mut self, id: BlockId, blocks: &Slab<Block>) {
         let key = blocks[id.0 as usize].key();
-        if let Ok(entry) = self.0.find_entry(Self::hash(key), |&other| other == id) {
+        if let Ok(entry) = self.table.find_entry(Self::hash(key), |&other| other == id) {
             entry.remove();
         }
     }
@@ -396,9 +408,9 @@ impl BlockMap {
 #[derive(Debug)]
 pub struct Seen<const BITS: u64>(alloc::boxed::Box<[u64]>);
 
-/// Which addresses may have a block: asked at every instruction that is
-/// translated, where the map would be a miss of the processor's caches.
-pub type Starts = Seen<{ 1 << 20 }>;
+/// Which addresses may have a block: asked at every instruction and exit that is
+/// translated, where the table would be a miss of the processor's caches.
+type Starts = Seen<{ 1 << 20 }>;
 /// Targets of backward branches: loop heads, as far as they are of interest.
 pub type Heads = Seen<{ 1 << 16 }>;
 
@@ -425,13 +437,15 @@ impl<const BITS: u64> Seen<BITS> {
     }
 }
 
-/// Multiplicative hashing is enough: keys are addresses, not hostile input.
+/// Multiplicative hashing is enough: keys are addresses, not hostile input. Each bit of a product depends
+/// on the bits below only, and addresses of pages and functions end in zeros; so the upper bits become the lower
+/// ones, by which tables choose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PcHasher(u64);
 
 impl core::hash::Hasher for PcHasher {
     fn finish(&self) -> u64 {
-        self.0
+        self.0.rotate_left(26)
     }
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {

@@ -151,14 +151,15 @@ impl Cache {
             return None;
         }
         segment.cold = at;
-        let mut code = [0u8; 256];
-        let mut asm = Asm::new(&mut code[..len as usize], at);
+        // SAFETY: free memory of the arena until now; the engine lock makes us its only user, and no thread runs these
+        // bytes before their address is published.
+        let room = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, len as usize) };
+        let mut asm = Asm::new(room, at);
         fill(&mut asm);
         assert!(
             !asm.overflowed(),
             "cold code is within reach and has the size asked for"
         );
-        self.write(at, &code[..len as usize]);
         Some(at)
     }
 

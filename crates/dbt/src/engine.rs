@@ -9,7 +9,7 @@ use agent::thread::ThreadContext;
 use hashbrown::HashMap;
 use wire::stat;
 
-use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Heads, Key, Landing, PcHasher, Starts};
+use crate::block::{Block, BlockId, BlockMap, Exit, ExitId, Heads, Key, Landing, PcHasher};
 use crate::cache::Cache;
 use crate::contexts::Contexts;
 use crate::edge_counters::EdgeCounters;
@@ -61,7 +61,6 @@ pub struct Engine {
     pub tables: Tables,
     pub blocks: Slab<Block>,
     pub map: BlockMap,
-    pub starts: Starts,
     /// Loop heads, if they are of interest.
     pub heads: Heads,
     pub exits: Slab<Exit>,

@@ -106,10 +106,13 @@ impl Tables {
         // One call for 256 faults; older kernels do not know it.
         // SAFETY: advice on our own mapping.
         let _ = unsafe { sys::madvise(jump, self.len * 16, sys::MADV_POPULATE_WRITE) };
-        let first = set * 2 * self.len as usize;
-        for slot in first..first + 2 * self.len as usize {
-            let empty = self.empty[usize::from(self.is_of_calls(slot))];
-            self.word(slot).store(empty, Ordering::Relaxed);
+        let len = self.len as usize;
+        for (table, empty) in self.empty.into_iter().enumerate() {
+            // SAFETY: that half of the fresh mapping, which no other thread knows yet.
+            let slots = unsafe {
+                core::slice::from_raw_parts_mut((jump as *mut u64).add(table * len), len)
+            };
+            slots.fill(empty);
         }
         true
     }

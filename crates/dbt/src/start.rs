@@ -18,7 +18,7 @@ use sys::signal::{SIG_BLOCK, SIG_UNBLOCK, SigSet};
 use wire::view::Pool;
 use wire::{Mode, flag};
 
-use crate::block::{Arrival, BlockMap, Heads, Key, Starts};
+use crate::block::{Arrival, BlockMap, Heads, Key};
 use crate::cache::Cache;
 use crate::contexts::{self, Contexts};
 use crate::edge_counters::{self, EdgeCounters};
@@ -249,7 +249,6 @@ fn boot(
         tables,
         blocks: Slab::default(),
         map: BlockMap::default(),
-        starts: Starts::default(),
         heads: Heads::default(),
         exits: Slab::default(),
         free_blocks: Vec::new(),

@@ -263,7 +263,6 @@ impl Engine {
                 }
                 let meets = turns.met.is_none()
                     && !(self.has_blocks() && out.insns.len() < DUPLICATED)
-                    && self.starts.may_contain(pc)
                     && self.map.get(inside, &self.blocks).is_some();
                 if meets && turns.ends(&out, End::Goto(inside)) || turns.is_none(&out) {
                     out.end = End::Goto(inside);
@@ -274,28 +273,28 @@ impl Engine {
                 window = Window::at(pc, self).unwrap_or(Window::NONE);
                 reader = window.reader();
             }
-            let insn = match reader.decode(pc) {
-                Ok(insn) => insn,
-                Err(DecodeError::Unknown) => {
-                    out.end = End::Unknown(pc);
-                    self.note_page(pc, &mut out.pages);
-                    return out;
-                }
-                Err(DecodeError::Truncated) => {
-                    out.end = End::Unfetchable(pc);
-                    return out;
-                }
+            let decoded = push_decoded(&mut reader, pc, &mut out.insns);
+            if decoded != Err(DecodeError::Truncated) {
+                self.note_page(pc, &mut out.pages);
+            }
+            let (Ok(()), Some(insn)) = (decoded, out.insns.last()) else {
+                out.end = match decoded {
+                    Err(DecodeError::Unknown) => End::Unknown(pc),
+                    _ => End::Unfetchable(pc),
+                };
+                return out;
             };
-            if self.leaves_at_traps && insn.flow() == Flow::Trap {
+            let flow = insn.flow();
+            if self.leaves_at_traps && flow == Flow::Trap {
+                out.insns.pop();
                 out.end = End::Unfetchable(pc);
                 return out;
             }
-            self.note_page(pc, &mut out.pages);
-            self.note_page(insn.next_pc() - 1, &mut out.pages);
+            if pc & !4095 != (insn.next_pc() - 1) & !4095 {
+                self.note_page(insn.next_pc() - 1, &mut out.pages);
+            }
             out.bytes += insn.len();
-            let flow = insn.flow();
-            side_exits += usize::from(self.is_long(&insn));
-            out.insns.push(insn);
+            side_exits += usize::from(self.is_long(insn));
             if let Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) = flow {
                 self.note_jump(insn.pc(), target);
                 if target <= insn.pc() && self.counts_turns(key.arrival, traced) {
@@ -346,7 +345,7 @@ impl Engine {
                 || out.counted && traced && matches!(flow, Flow::Cond(..) | Flow::CountJump(_));
             if next.arrival != Arrival::Inside || ends {
                 if next.arrival == Arrival::Inside {
-                    next.arrival = self.arrival_behind(&insn, pc);
+                    next.arrival = self.arrival_behind(insn, pc);
                 }
                 out.end = End::Goto(next);
                 return out;
@@ -416,6 +415,21 @@ impl Engine {
         // All pages count: unmapping makes code of any page stale.
         pages.push(page);
     }
+}
+
+/// Adds the instruction at `pc`, which is large and so decoded where it stays.
+fn push_decoded(
+    reader: &mut Reader<'_>,
+    pc: u64,
+    insns: &mut Vec<Insn>,
+) -> Result<(), DecodeError> {
+    let number = insns.len();
+    insns.push(Insn::default());
+    let decoded = reader.decode_into(pc, &mut insns[number]);
+    if decoded.is_err() {
+        insns.pop();
+    }
+    decoded
 }
 
 /// Whether a superblock ends with it, by itself.

@@ -193,7 +193,6 @@ impl Engine {
         block.map_len = u16::try_from(map.len()).expect("a block's map is short");
         block.unfetchable = unfetchable;
         self.map.insert(id, &self.blocks);
-        self.starts.add(key.pc);
         map.clear();
         self.scratch.map = map;
         if source.volatile {
@@ -215,7 +214,6 @@ impl Engine {
 
     // Long function: one row per kind of control flow.
     fn emit_superblock(&mut self, emit: &mut Emit<'_>, source: &Superblock) {
-        let mut known_eax = None;
         // rsp was loaded; or the next indirect jump is a return by hand.
         let (mut loaded, mut unwinding) = (self.is_behind_load(emit.start_pc), false);
         let has_activations = self.contexts.is_some() && self.has_activations();
@@ -242,16 +240,11 @@ impl Engine {
             match insn.flow() {
                 Flow::Next => {
                     let loads =
-                        insn.stack_move() == StackMove::Arbitrary && self.contexts.is_some();
+                        self.contexts.is_some() && insn.stack_move() == StackMove::Arbitrary;
                     if loads && has_activations {
                         self.emit_before_load(emit, insn.adds_to_stack());
                     }
                     self.emit_next(emit, insn);
-                    if let Some(value) = insn.constant_eax() {
-                        known_eax = Some(value);
-                    } else if insn.may_write_rax() {
-                        known_eax = None;
-                    }
                     match loads {
                         true if has_activations => self.emit_after_load(emit),
                         true => self.emit_stack_check(emit),
@@ -303,7 +296,8 @@ impl Engine {
                 }
                 Flow::Syscall => {
                     self.record(emit, i);
-                    self.emit_syscall(emit, insn, known_eax);
+                    let number = Insn::known_eax(&source.insns[..i]);
+                    self.emit_syscall(emit, insn, number);
                 }
                 Flow::TransactionBegin(target) => {
                     // A processor without RTM faults here, or aborts at once if its microcode took TSX away.
@@ -337,7 +331,14 @@ impl Engine {
 
     /// An instruction that is not a branch.
     pub fn emit_plain(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
-        let len = insn.len();
+        match insn.may_name_gs() {
+            true => self.emit_gs(emit, insn),
+            false => self.emit_copied(emit, insn),
+        }
+    }
+
+    /// An instruction that may name gs.
+    fn emit_gs(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
         if let Some(access) = insn.gs_base_access().filter(|_| self.settings.fsgsbase) {
             return emit_gs_base(emit, insn, access);
         }
@@ -350,11 +351,15 @@ impl Engine {
             return emit.over(insn);
         }
         match insn.gs_use() {
-            GsUse::Nothing => {}
-            GsUse::Operand => return self.emit_gs_operand(emit, insn),
-            GsUse::Base => return self.emit_by_fs(emit, insn),
+            GsUse::Nothing => self.emit_copied(emit, &insn.without_idle_gs()),
+            GsUse::Operand => self.emit_gs_operand(emit, insn),
+            GsUse::Base => self.emit_by_fs(emit, insn),
         }
-        let bytes = &insn.without_idle_gs()[..len];
+    }
+
+    /// Copies an instruction; if it has a rip-relative operand, with another displacement.
+    fn emit_copied(&mut self, emit: &mut Emit<'_>, insn: &Insn) {
+        let (bytes, len) = (insn.all_bytes(), insn.len());
         if let Some(target) = insn.eip_relative() {
             return self.emit_far_operand(emit, insn, target);
         }
@@ -365,9 +370,9 @@ impl Engine {
             }
             emit.asm.bytes(&bytes[..position]);
             emit.asm.bytes(&(distance as i32).to_le_bytes());
-            emit.asm.bytes(&bytes[position + 4..]);
+            emit.asm.bytes(&bytes[position + 4..len]);
         } else {
-            emit.asm.bytes(bytes);
+            emit.asm.first_bytes(bytes, len);
         }
         emit.map.verbatim(len);
         emit.mapped = emit.asm.here();

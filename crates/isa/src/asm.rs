@@ -10,6 +10,7 @@ mod segments;
 mod vectors;
 
 use crate::Reg;
+use crate::insn::KEPT;
 
 /// Condition codes (Intel SDM vol. 2, appendix B, table B-10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +76,39 @@ impl<'a> Asm<'a> {
         self.len += bytes.len();
     }
 
+    /// The first `len` of `bytes`: a program's instruction. Others are written behind them, too, where there is room.
+    pub fn first_bytes(&mut self, bytes: &[u8; KEPT], len: usize) {
+        match self.out.get_mut(self.len..self.len + KEPT) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.len += len;
+            }
+            None => self.bytes(&bytes[..len]),
+        }
+    }
+
     fn byte(&mut self, byte: u8) {
-        self.bytes(&[byte]);
+        self.some([byte]);
     }
 
     fn dword(&mut self, value: u32) {
-        self.bytes(&value.to_le_bytes());
+        self.some(value.to_le_bytes());
+    }
+
+    /// As [`Self::bytes`], of a number that the compiler knows.
+    fn some<const N: usize>(&mut self, bytes: [u8; N]) {
+        match self
+            .out
+            .get_mut(self.len..)
+            .and_then(<[u8]>::first_chunk_mut)
+        {
+            Some(room) => *room = bytes,
+            None => {
+                self.overflow = true;
+                return;
+            }
+        }
+        self.len += N;
     }
 
     /// `rel32` to an absolute target, as the last four bytes of an instruction.

@@ -10,6 +10,9 @@ use crate::{Cc, FarKind};
 /// Longest x86 instruction.
 pub const MAX_LEN: usize = 15;
 
+/// Bytes that are kept of an instruction, a number that is copied at once.
+pub(crate) const KEPT: usize = 16;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes end before the instruction does.
@@ -53,11 +56,12 @@ pub enum StackMove {
     Arbitrary,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Insn {
     pub(crate) raw: Instruction,
     displacement_at: u8,
-    bytes: [u8; MAX_LEN],
+    /// Its bytes, and some that follow.
+    bytes: [u8; KEPT],
 }
 
 /// Decodes instructions from one piece of memory. To make the decoder takes as
@@ -82,6 +86,13 @@ impl<'a> Reader<'a> {
 
     /// The instruction at `pc`, which is in the piece.
     pub fn decode(&mut self, pc: u64) -> Result<Insn, DecodeError> {
+        let mut insn = Insn::default();
+        self.decode_into(pc, &mut insn)?;
+        Ok(insn)
+    }
+
+    /// As [`Self::decode`], without a copy. If it fails, `insn` is none to use.
+    pub fn decode_into(&mut self, pc: u64, insn: &mut Insn) -> Result<(), DecodeError> {
         let at = pc.wrapping_sub(self.start) as usize;
         let here = self.bytes.get(at..).ok_or(DecodeError::Truncated)?;
         if at != self.decoder.position() || pc != self.decoder.ip() {
@@ -90,28 +101,24 @@ impl<'a> Reader<'a> {
                 .map_err(|_| DecodeError::Truncated)?;
             self.decoder.set_ip(pc);
         }
-        let mut raw = Instruction::default();
-        self.decoder.decode_out(&mut raw);
+        let raw = &mut insn.raw;
+        self.decoder.decode_out(raw);
         if raw.is_invalid() {
             return Err(match self.decoder.last_error() {
                 IcedError::NoMoreBytes => DecodeError::Truncated,
                 _ => DecodeError::Unknown,
             });
         }
-        let displacement_at = match raw.is_ip_rel_memory_operand() {
-            true => self
-                .decoder
-                .get_constant_offsets(&raw)
-                .displacement_offset() as u8,
+        insn.displacement_at = match raw.is_ip_rel_memory_operand() {
+            true => self.decoder.get_constant_offsets(raw).displacement_offset() as u8,
             false => 0,
         };
-        let mut kept = [0u8; MAX_LEN];
-        kept[..raw.len()].copy_from_slice(&here[..raw.len()]);
-        Ok(Insn {
-            raw,
-            displacement_at,
-            bytes: kept,
-        })
+        match here.first_chunk() {
+            Some(bytes) => insn.bytes = *bytes,
+            // Fewer than 16.
+            None => insn.bytes[..here.len()].copy_from_slice(here),
+        }
+        Ok(())
     }
 }
 
@@ -136,10 +143,20 @@ impl Insn {
     }
 
     /// How many of its bytes are prefixes, REX included.
+    #[inline]
     pub fn prefixes(&self) -> usize {
-        let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF0 | 0xF2 | 0xF3);
+        let is_none = |byte: &u8| !matches!(byte, 0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF0 | 0xF2 | 0xF3);
         let bytes = self.bytes();
-        bytes.iter().take_while(|byte| is_prefix(byte)).count()
+        bytes.iter().position(is_none).unwrap_or(bytes.len())
+    }
+
+    /// Its bytes, and some that follow.
+    pub fn all_bytes(&self) -> &[u8; KEPT] {
+        &self.bytes
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8; KEPT] {
+        &mut self.bytes
     }
 
     /// Its bytes as decoded.
@@ -163,8 +180,16 @@ impl Insn {
         self.raw.next_ip()
     }
 
+    #[inline]
     pub fn flow(&self) -> Flow {
         match self.raw.flow_control() {
+            FlowControl::Next => Flow::Next,
+            other => self.flow_of_branch(other),
+        }
+    }
+
+    fn flow_of_branch(&self, control: FlowControl) -> Flow {
+        match control {
             FlowControl::Next => Flow::Next,
             // No branch can be locked: an invalid opcode.
             _ if self.raw.has_lock_prefix() => Flow::Trap,
@@ -497,6 +522,12 @@ impl Insn {
     /// Whether fetching stops here by hand: `cpuid`-like serialisation does not count.
     pub fn is_nop(&self) -> bool {
         matches!(self.raw.mnemonic(), Mnemonic::Nop | Mnemonic::Endbr64)
+    }
+
+    /// eax after these instructions, if the last one that changes it sets it to a constant. Branches change nothing.
+    pub fn known_eax(insns: &[Insn]) -> Option<u32> {
+        let changes = |insn: &&Insn| insn.flow() == Flow::Next && insn.may_write_rax();
+        insns.iter().rfind(changes)?.constant_eax()
     }
 
     /// `mov eax/rax, imm`: the value it leaves in eax.

@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 
 use iced_x86::{Code, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpKind, Register};
 
-use crate::insn::MAX_LEN;
 use crate::{Insn, Reg};
 
 const GS: u8 = 0x65;
@@ -40,6 +39,24 @@ pub struct GsBaseAccess {
 }
 
 impl Insn {
+    /// Whether gs may be in it at all: as a prefix, which may say nothing, as its base, or as a selector. It is not in an
+    /// instruction without prefixes but one REX, unless that is `mov` to a selector, `pop gs` or `lgs`; to read or write
+    /// the base takes a prefix.
+    #[inline]
+    pub fn may_name_gs(&self) -> bool {
+        let [first, second, third, ..] = *self.all_bytes();
+        let (opcode, next) = match first {
+            0x40..=0x4F => (second, third),
+            _ => (first, second),
+        };
+        match opcode {
+            0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF0 | 0xF2 | 0xF3 => true,
+            0x8E => true,
+            0x0F => matches!(next, 0xA9 | 0xB5),
+            _ => false,
+        }
+    }
+
     /// Whether it has a memory operand through the program's gs.
     pub fn uses_gs(&self) -> bool {
         self.raw.segment_prefix() == Register::GS
@@ -120,18 +137,18 @@ impl Insn {
         bytes
     }
 
-    /// Its bytes without an override of gs that says nothing: one of ds, which never does. So
+    /// The instruction without an override of gs that says nothing: with one of ds, which never does. So
     /// a prefix of gs in the cache is the engine's.
-    pub fn without_idle_gs(&self) -> [u8; MAX_LEN] {
+    pub fn without_idle_gs(&self) -> Insn {
         const DS: u8 = 0x3E;
-        let mut bytes = [0; MAX_LEN];
-        bytes[..self.len()].copy_from_slice(self.bytes());
-        for prefix in &mut bytes[..self.prefixes()] {
+        let number = self.prefixes();
+        let mut other = *self;
+        for prefix in &mut other.bytes_mut()[..number] {
             if *prefix == GS {
                 *prefix = DS;
             }
         }
-        bytes
+        other
     }
 
     pub fn gs_base_access(&self) -> Option<GsBaseAccess> {
@@ -205,6 +222,6 @@ mod tests {
         let rep = Insn::decode(&[0xf3, 0x2e, 0x65, 0xa4], 0x1000).unwrap();
         assert_eq!(rep.with_fs_for_gs(), [0xf3, 0x2e, 0x64, 0xa4]);
         let push = Insn::decode(&[0x65, 0x47, 0x55], 0x1000).unwrap();
-        assert_eq!(push.without_idle_gs()[..3], [0x3e, 0x47, 0x55]);
+        assert_eq!(push.without_idle_gs().bytes(), [0x3e, 0x47, 0x55]);
     }
 }

@@ -8,6 +8,7 @@
 //! `include/uapi`; structures that the kernel writes are asserted by size.
 #![no_std]
 
+pub mod bytes;
 pub mod call;
 pub mod gate;
 pub mod nr;
