@@ -364,8 +364,19 @@ impl ProcessLog {
         None
     }
 
-    /// Gives up when the CLI is gone.
     fn ask_functions(&mut self) -> u64 {
+        if self.pool.header().config.flags.load(Relaxed) & wire::flag::CLOCK == 0 {
+            return self.ask();
+        }
+        let before = sys::monotonic_ns();
+        let answer = self.ask();
+        let took = sys::monotonic_ns().saturating_sub(before);
+        self.process().stats[wire::stat::WAITING_NS].fetch_add(took, Relaxed);
+        answer
+    }
+
+    /// Gives up when the CLI is gone.
+    fn ask(&mut self) -> u64 {
         let header = self.pool.header();
         let process = self.process();
         let sequence = process.asked.load(Relaxed) + 1;

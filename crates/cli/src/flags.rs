@@ -464,6 +464,9 @@ pub struct Destination {
     /// Print no report and no warnings on standard error
     #[arg(short, long)]
     pub quiet: bool,
+    /// Say at the end where the time went: start, translation, names, report
+    #[arg(long)]
+    pub phases: bool,
 }
 
 impl Destination {

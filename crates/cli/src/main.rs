@@ -24,6 +24,7 @@
 //! | `counted_contexts` | calls by context that an edited program counted |
 //! | `debug_packages` | where names of stripped files are to be had |
 //! | `pager` | a pager for reports to a terminal |
+//! | `phases` | where the time of a run went |
 //! | `reports` | `report`: what it is asked, against what a recording has |
 //! | `show` | recordings to reports |
 //! | `diff` | two recordings to a comparison |
@@ -90,6 +91,7 @@ mod output;
 mod pack;
 mod page_sources;
 mod pager;
+mod phases;
 mod program;
 mod progress;
 mod raptor;
@@ -128,6 +130,7 @@ use launch::Role;
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
+    phases::begin();
     let parsed = help::command().try_get_matches();
     let ending = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Err(error) => explain(&error),

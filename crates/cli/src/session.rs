@@ -88,6 +88,10 @@ impl Session<'_> {
 
     /// Runs an edited program, and reads its counters.
     pub fn run_edited(self, program: &Path, edited: &EditedRun) -> Result<Ending> {
+        anyhow::ensure!(
+            !self.destination.phases,
+            "--phases says what the translator took, and an edited program runs without it"
+        );
         let images = Arc::new(Images::new());
         let make = |session: &Session<'_>, _| {
             let (ended, started, duration) = edited.run(&session.target.command)?;
@@ -131,6 +135,7 @@ impl Session<'_> {
         let output = prepare(destination.output.as_deref(), Kind::Recording)?;
         let report = prepare(destination.report.as_deref(), Kind::Report)?;
         let page = prepare(self.html.map(|page| page.path), Kind::Report)?;
+        let counter = destination.phases.then(launch::Reading::now).flatten();
         let named = [&output, &report, &page].into_iter().any(Option::is_some) || self.prints();
         let (mut recording, ended) = make(&self, named)?;
         let progress = Progress::new(self.destination.quiet);
@@ -152,10 +157,7 @@ impl Session<'_> {
             })
         });
         drop(progress);
-        if !self.prints() {
-            self.warn(&report::denied::sentences(&recording));
-            self.warn(&report::natives::sentences(&recording));
-        }
+        self.warn_of(&recording);
         if let (Some(Ok(path)), Some(hint)) = (&saved, &mut self.show.hint) {
             let size = fs::metadata(path).map_or(0, |meta| meta.len());
             *hint = format!("{hint} ({} kept)", report::size(size));
@@ -168,10 +170,21 @@ impl Session<'_> {
             |path| self.again(path),
         );
         let ending = ending(&recording, ended, all_written);
+        if destination.phases {
+            crate::phases::say(&recording, counter);
+        }
         // Nothing is left to do but end: the system takes all memory back at
         // once, and millions of nodes and names take seconds one by one.
         std::mem::forget((recording, images.clone()));
         Ok(ending)
+    }
+
+    /// Says what a report would have said.
+    fn warn_of(&self, recording: &Recording) {
+        if !self.prints() {
+            self.warn(&report::denied::sentences(recording));
+            self.warn(&report::natives::sentences(recording));
+        }
     }
 
     /// The command that makes the same report of a recording.
@@ -229,6 +242,10 @@ impl Session<'_> {
             true => wire::flag::STEADY,
             false => 0,
         };
+        let clock = match self.destination.phases {
+            true => wire::flag::CLOCK,
+            false => 0,
+        };
         Ok(Request {
             program,
             argv: self.target.command.clone(),
@@ -241,7 +258,7 @@ impl Session<'_> {
                 (Mode::Trace, _) => wire::Mode::Trace,
             },
             k: self.recorded_k(),
-            flags: self.flags | follow | fault | steady,
+            flags: self.flags | follow | fault | steady | clock,
             chaos: self.target.chaos,
             lockstep: self.target.lockstep,
             max_nodes: self.max_nodes,

@@ -39,6 +39,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         report: None,
         format: Format::Report,
         quiet: flags.quiet,
+        phases: false,
     };
     let session = Session {
         target: &flags.target,

@@ -299,10 +299,8 @@ pub fn extent(pc: u64, process: &Process) -> Option<(FuncEntry, u64)> {
     let count = pool.at::<FuncTable>(table)?.count.load(Relaxed);
     let offset = region.file_offset(pc);
     let at = |i: u64| {
-        pool.at::<FuncEntry>(
-            table + (size_of::<FuncTable>() + i as usize * size_of::<FuncEntry>()) as u64,
-        )
-        .copied()
+        let before = size_of::<FuncTable>() + i as usize * size_of::<FuncEntry>();
+        pool.at::<FuncEntry>(table + before as u64)
     };
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -313,7 +311,7 @@ pub fn extent(pc: u64, process: &Process) -> Option<(FuncEntry, u64)> {
             high = middle
         }
     }
-    let entry = at(low.checked_sub(1)?)?;
+    let entry = *at(low.checked_sub(1)?)?;
     (offset < entry.end).then_some((entry, offset))
 }
 

@@ -16,7 +16,7 @@ use agent::thread::{self, Blocks, Thread, reg};
 use hashbrown::HashMap;
 use sys::signal::{SIG_BLOCK, SIG_UNBLOCK, SigSet};
 use wire::view::Pool;
-use wire::{Mode, flag};
+use wire::{Mode, flag, stat};
 
 use crate::block::{Arrival, BlockMap, Heads, Key};
 use crate::cache::Cache;
@@ -78,6 +78,7 @@ fn fail(what: &str, path: &CStr, errno: sys::Errno) -> ! {
 /// `sp` is rsp at the first instruction of the process; `payload` is the range
 /// of the payload's own image.
 pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap) -> ! {
+    let began = sys::monotonic_ns();
     HEAP.store(heap as *const Heap as u64, Relaxed);
     PAYLOAD.store(payload.start, Relaxed);
     // SAFETY: the payload's own image, as the caller says.
@@ -121,7 +122,7 @@ pub unsafe fn main(sp: u64, payload: core::ops::Range<u64>, heap: &'static Heap)
     };
     let entry = program.entry;
     let sp = program.sp;
-    let context = boot(&stack, orders, pool, place, program);
+    let context = boot(&stack, orders, pool, place, program, began);
     // SAFETY: the thread's block, made by `boot`; gs points to it.
     let context = unsafe { &mut *context };
     context.regs[reg::RSP] = sp;
@@ -198,6 +199,7 @@ fn boot(
     pool: Pool,
     place: Place,
     program: Program,
+    began: u64,
 ) -> *mut thread::ThreadContext {
     let settings = settings(&pool, stack);
     let tiny = (settings.chaos != 0).then_some(256 << 10);
@@ -218,7 +220,7 @@ fn boot(
     };
     let parent = parent_record(&pool);
     let log = ProcessLog::begin(pool, parent, wire::made::BY_EXEC, 0, |record, offset| {
-        identify(&pool, record, offset, &program)
+        identify(&pool, record, offset, &program, began)
     });
     let Some(log) = log else {
         fail(
@@ -296,6 +298,7 @@ fn boot(
     let reads_clock = settings.clock || settings.order != 0;
     context.tsc_forbidden = u64::from(reads_clock && sys::is_tsc_forbidden());
     contexts::begin_thread(&mut engine, context, None, false);
+    note_start(&engine, began);
     *ENGINE.lock() = Some(engine);
     crate::lockstep::begin(settings.lockstep);
     thread::set_gs(context, settings.fsgsbase);
@@ -309,6 +312,15 @@ fn boot(
     agent::signals::install(unsafe { &*thread.signals }, entry::signal_entry());
     sys::sigprocmask(SIG_UNBLOCK, SigSet::SYNCHRONOUS);
     thread.context
+}
+
+/// The engine has started; it began then.
+fn note_start(engine: &Engine, began: u64) {
+    if engine.settings.clock {
+        let waited = engine.stat(stat::WAITING_NS).load(Relaxed);
+        let starting = sys::monotonic_ns().saturating_sub(began + waited);
+        engine.add(stat::STARTING_NS, starting);
+    }
 }
 
 /// The filters that exec left, from where they are in the pool.
@@ -335,7 +347,8 @@ fn parent_record(pool: &Pool) -> u64 {
     0
 }
 
-fn identify(pool: &Pool, record: &wire::ProcessRecord, offset: u64, program: &Program) {
+/// Says what the process is, and that it began then.
+fn identify(pool: &Pool, record: &wire::ProcessRecord, offset: u64, program: &Program, began: u64) {
     use core::mem::offset_of;
     let exe = &program.exe[..program.exe.len().min(wire::PATH_MAX)];
     let cmdline = &program.cmdline[..program.cmdline.len().min(wire::CMDLINE_MAX)];
@@ -344,6 +357,7 @@ fn identify(pool: &Pool, record: &wire::ProcessRecord, offset: u64, program: &Pr
         offset + offset_of!(wire::ProcessRecord, cmdline) as u64,
         cmdline,
     );
+    record.start_ns.store(began, Relaxed);
     record.exe_len.store(exe.len() as u32, Relaxed);
     record.cmdline_len.store(cmdline.len() as u32, Relaxed);
 }

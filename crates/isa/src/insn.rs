@@ -475,7 +475,16 @@ impl Insn {
         }
     }
 
+    #[inline]
     pub fn stack_move(&self) -> StackMove {
+        let names = [self.raw.op0_register(), self.raw.op1_register()];
+        match names.contains(&Register::RSP) {
+            true => self.move_of_stack(),
+            false => StackMove::Constant,
+        }
+    }
+
+    fn move_of_stack(&self) -> StackMove {
         match self.raw.mnemonic() {
             // `mov rsp, rbp` and `leave` end a frame by the book: they go back
             // to a value that the same activation held.

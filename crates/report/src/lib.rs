@@ -60,6 +60,7 @@ pub mod natives;
 mod numbers;
 mod overview;
 pub mod paper;
+pub mod phases;
 pub mod pprof;
 pub mod pt;
 pub mod raptor;

@@ -235,8 +235,12 @@ pub mod stat {
     /// Not the engine's: the CLI stores in a trace's first process how often the counter of
     /// time stamps counts in a second.
     pub const TICKS_PER_SECOND: usize = 26;
+    /// With [`crate::flag::CLOCK`], nanoseconds: from the engine's own first instruction to the program's, without
+    /// waiting; and those of waiting for answers about functions.
+    pub const STARTING_NS: usize = 27;
+    pub const WAITING_NS: usize = 28;
     /// Human names, index by index; no name: not shown.
-    pub const NAMES: [&str; 27] = [
+    pub const NAMES: [&str; 29] = [
         "blocks translated",
         "instructions translated",
         "code bytes translated",
@@ -264,6 +268,8 @@ pub mod stat {
         "lockstep divergences",
         "edges looked up",
         "",
+        "start of the engine (ns)",
+        "waiting for answers (ns)",
     ];
     /// Names of the gauges of runs without lockstep.
     pub const NAMES_ALONE: [&str; NAMES.len()] = {

@@ -7,7 +7,8 @@ use super::{Destination, Target};
 pub const RUN_EXAMPLES: &str = "\
 Examples:
   everypath run -- ls -l
-  everypath run --count-instructions -- sha256sum file";
+  everypath run --count-instructions -- sha256sum file
+  everypath run --phases -- make -j2";
 
 #[derive(Debug, Args)]
 pub struct Run {

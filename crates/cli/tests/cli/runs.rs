@@ -208,6 +208,76 @@ fn instructions_are_counted() {
     assert!(text.contains("  blocks translated\n"), "{text}");
 }
 
+/// The phases are parts of the whole, and what was translated is what the engine says.
+#[test]
+fn phases_of_a_run_add_up() {
+    let folder = Folder::new("phases");
+    let number = |word: &str| -> f64 { word.replace(',', "").parse().unwrap() };
+    for command in ["run", "contexts"] {
+        let script = "ls /dev/null; exit 3";
+        let arguments = [
+            command,
+            "--phases",
+            "--engine-stats",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        let out = everypath(&folder, &arguments);
+        assert_eq!(out.status.code(), Some(3));
+        let text = stderr(&out);
+        let phases: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("phases: "))
+            .collect();
+        let words = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let [head, rows @ ..] = &phases[..] else {
+            panic!("{text}")
+        };
+        let all = words(head);
+        let unit = if all[2] == "s" { 1000.0 } else { 1.0 };
+        let all = number(&all[1]) * unit;
+        let shares: f64 = rows.iter().map(|row| number(&words(row)[2])).sum();
+        let sum: f64 = rows.iter().map(|row| number(&words(row)[0])).sum();
+        assert_eq!(rows.len(), 6, "{text}");
+        assert!((shares - 100.0).abs() < 0.7, "{text}");
+        assert!((sum - all).abs() < 0.01 * all.max(60.0), "{text}");
+        let of_engine = |name: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.ends_with(name));
+            lines.map(|line| number(&words(line)[0])).sum()
+        };
+        let translated = rows.iter().find(|row| row.contains("translation of "));
+        let translated = words(translated.unwrap());
+        assert_eq!(
+            number(&translated[6]),
+            of_engine(" instructions translated")
+        );
+        assert_eq!(number(&translated[9]), of_engine(" blocks translated"));
+        assert!(number(&translated[0]) > 0.0, "{text}");
+        assert!(
+            text.contains("start of the engine in 2 processes, sums over all"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn phases_are_those_of_the_translator() {
+    let folder = Folder::new("phases-edited");
+    let arguments = ["contexts", "--rewrite", "--phases", "--", "true"];
+    let out = everypath(&folder, &arguments);
+    assert_eq!(out.status.code(), Some(125));
+    assert_eq!(
+        stderr(&out),
+        "everypath: --phases says what the translator took, and an edited program runs without it\n"
+    );
+}
+
 #[test]
 fn the_program_inherits_signals_as_natively() {
     let folder = Folder::new("inherit");

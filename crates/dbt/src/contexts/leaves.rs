@@ -29,6 +29,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use isa::insn::Reader;
 use isa::{Flow, Insn};
 use wire::func;
 
@@ -187,30 +188,34 @@ impl Engine {
 /// it must not jump to its start, either.
 fn ends_by_return(bytes: &[u8], start: u64, once: bool) -> bool {
     let end = start + bytes.len() as u64;
-    // Stack pointer at each instruction, less that at the entry.
-    let mut seen: BTreeMap<u64, i64> = BTreeMap::new();
+    // Stack pointer at the instruction at each byte, less that at the entry.
+    let mut seen: Vec<Option<i64>> = alloc::vec![None; bytes.len()];
+    let mut looked_at = 0;
+    let mut reader = Reader::new(bytes, start);
+    let mut insn = Insn::default();
     let mut open = alloc::vec![(start, 0i64)];
     while let Some((mut pc, mut depth)) = open.pop() {
         loop {
-            if !(start..end).contains(&pc) || seen.len() > MOST {
+            if !(start..end).contains(&pc) || looked_at > MOST {
                 return false;
             }
-            match seen.insert(pc, depth) {
-                None => {}
+            match seen[(pc - start) as usize].replace(depth) {
+                None => looked_at += 1,
                 Some(before) if before == depth => break,
                 Some(_) => return false,
             }
-            let Ok(insn) = Insn::decode(&bytes[(pc - start) as usize..], pc) else {
+            if reader.decode_into(pc, &mut insn).is_err() {
                 return false;
-            };
-            let target = match insn.flow() {
+            }
+            let flow = insn.flow();
+            let target = match flow {
                 Flow::Jump(target) | Flow::Cond(_, target) | Flow::CountJump(target) => target,
                 _ => end,
             };
             if once && target == start {
                 return false;
             }
-            match insn.flow() {
+            match flow {
                 Flow::Next => match insn.stack_delta() {
                     Some(delta) => depth += i64::from(delta),
                     None => return false,
