@@ -37,6 +37,7 @@ use std::fmt;
 
 pub use code::Code;
 use hashbrown::HashMap;
+use isa::insn::Reader;
 use isa::{Flow, Insn};
 use trace::{Process, Recording};
 
@@ -179,7 +180,7 @@ pub fn of(recording: &Recording, wanted: impl Fn(usize, usize) -> bool) -> Resul
 pub fn offsets(process: &Process) -> Vec<(u32, Vec<u64>)> {
     let mut offsets: HashMap<u32, Vec<u64>> = HashMap::new();
     for fragment in &process.fragments {
-        for (piece, mut bytes) in fragment.code_of_pieces() {
+        for (piece, bytes) in fragment.code_of_pieces() {
             let module = piece
                 .module
                 .filter(|&at| (at as usize) < process.modules.len());
@@ -190,9 +191,10 @@ pub fn offsets(process: &Process) -> Vec<(u32, Vec<u64>)> {
             };
             let mut pc = piece.pc;
             let of_module = offsets.entry(module).or_default();
-            while let Ok(insn) = Insn::decode(bytes, pc) {
+            let mut reader = Reader::new(bytes, pc);
+            let mut insn = Insn::default();
+            while reader.decode_into(pc, &mut insn).is_ok() {
                 of_module.push(offset.wrapping_add(pc.wrapping_sub(start)));
-                bytes = &bytes[insn.len()..];
                 pc = insn.next_pc();
             }
         }

@@ -13,6 +13,9 @@
 //!
 //! Limits: what was inlined has its own lines, but not its own name.
 
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
 use crate::addr::{FileOffset, Segment, to_file};
 use crate::elf::Elf;
 use crate::lines::{LineRange, LineTable};
@@ -48,6 +51,28 @@ pub(crate) struct GoTable {
     files: usize,
     steps: usize,
     table: usize,
+    /// The function that was asked about last: a table of steps is read from its start, and most questions come in order.
+    last: Mutex<Option<Places>>,
+}
+
+/// Files and lines of a function, by the ends of their steps.
+struct Places {
+    code: Range<u64>,
+    files: Vec<(u64, Option<String>)>,
+    lines: Vec<(u64, i64)>,
+}
+
+impl Places {
+    fn find(&self, addr: u64) -> Option<(String, u32)> {
+        let (_, file) = self.files.get(behind(&self.files, addr))?;
+        let (_, line) = self.lines.get(behind(&self.lines, addr))?;
+        Some((file.clone()?, u32::try_from(*line).ok()?))
+    }
+}
+
+/// How many steps end at `addr` or before.
+fn behind<T>(steps: &[(u64, T)], addr: u64) -> usize {
+    steps.partition_point(|(end, _)| *end <= addr)
 }
 
 impl GoTable {
@@ -87,6 +112,7 @@ impl GoTable {
             steps: offset(first + 3)?,
             table: offset(first + 4)?,
             bytes: bytes.to_vec(),
+            last: Mutex::new(None),
         })
     }
 
@@ -142,13 +168,27 @@ impl GoTable {
 
     /// File and line of an address.
     pub(crate) fn find(&self, addr: u64) -> Option<(String, u32)> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.as_ref().filter(|last| last.code.contains(&addr)) {
+            return last.find(addr);
+        }
         let function = self.function_at(addr)?;
-        let value = |field| {
-            let mut steps = self.steps_of(&function, field)?;
-            let step = steps.find(|step| addr < step.end)?;
-            u32::try_from(step.value).ok()
+        last.insert(self.places(&function)?).find(addr)
+    }
+
+    fn places(&self, function: &GoFunction<'_>) -> Option<Places> {
+        let steps = |field| {
+            let steps = self.steps_of(function, field)?;
+            Some(steps.filter(|step| step.start < step.end))
         };
-        Some((self.file(&function, value(FILES)?)?, value(LINES)?))
+        let file = |value| self.file(function, u32::try_from(value).ok()?);
+        let files = steps(FILES)?.map(|step| (step.end, file(step.value)));
+        let lines = steps(LINES)?.map(|step| (step.end, step.value));
+        Some(Places {
+            code: function.entry..function.end,
+            files: files.collect(),
+            lines: lines.collect(),
+        })
     }
 
     /// All lines of all functions.
