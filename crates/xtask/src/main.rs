@@ -11,6 +11,7 @@
 mod bench;
 mod check;
 mod ci;
+mod dist;
 mod edges;
 mod growth;
 mod harness;
@@ -51,6 +52,8 @@ enum Task {
     Check(check::Options),
     /// Everything the tests know, in parts, with a table in benches/wide.md.
     Wide(wide::Options),
+    /// Make what people install: an archive, a Debian package, a Python wheel.
+    Dist(dist::Options),
     /// Compare the crates' dependencies with the table of allowed edges.
     Layers,
     /// Find files that are longer than the house rule allows.
@@ -93,6 +96,7 @@ fn run() -> Result<()> {
         Task::Ci(options) => ci::run(&tree, &options),
         Task::Check(options) => check::run(&tree, &options),
         Task::Wide(options) => wide::run(&tree, &options),
+        Task::Dist(options) => dist::run(&tree, &options),
         Task::Layers => report("layers", layers::check(&tree)?),
         Task::Sizes => report("sizes", sizes::check(&tree)?),
         Task::Links => report("links", links::check(&tree)?),

@@ -58,6 +58,7 @@ mod objects;
 mod opmix;
 mod order;
 mod outsiders;
+mod packages;
 mod perfetto;
 mod pt;
 mod python;
