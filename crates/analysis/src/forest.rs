@@ -361,7 +361,7 @@ pub(crate) fn shaped(thread: &Thread, count: impl Fn(&mut Builder, &[Option<Node
 }
 
 /// The nodes of a recording without counts, first trees marked, and the forest
-/// node of each recorded one. `None`: the state `[muted]`, in which nothing is
+/// node of each recorded one. `None`: the state of no context, in which nothing is
 /// counted whatever its counter says. `distinct`: no two siblings are the same.
 fn shape(thread: &Thread, distinct: bool) -> (Builder, Vec<Option<NodeId>>) {
     if distinct {

@@ -32,7 +32,7 @@ pub enum Metric {
     /// Entries of functions. Starts of threads and handlers are no calls; calls
     /// beyond the limit of nodes are, those of `[truncated]`.
     Calls,
-    /// A cost; that of no context (lazy binding, before or after counting) is `[muted]`'s.
+    /// A cost; that of no context (lazy binding, before or after counting) is `[no context]`'s.
     Cost(Cost),
 }
 

@@ -28,7 +28,7 @@ pub struct Totals {
     pub nodes: u64,
     /// Retired instructions, if they were counted.
     pub insns: u64,
-    /// Instructions that are no context's: in muted code, or before or after
+    /// Instructions that belong to no context: in muted code, or before or after
     /// counting.
     pub insns_outside: u64,
     /// Costs of its nodes, by [`Cost::index`].

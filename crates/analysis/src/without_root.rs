@@ -6,7 +6,7 @@
 //! 4.2). The engine records the same with a root.
 //!
 //! Approach: the root becomes the state in which nothing is counted, and its children are roots.
-//! Costs of functions that were not selected are then no context's.
+//! Costs of functions that were not selected then belong to no context.
 //!
 //! Invariants: every event that is left counts once, on a node whose path is its k-context.
 //! So the k-calling-context forest is that of the run without the root; made of the k-SF by

@@ -18,16 +18,22 @@ pub fn note(files: &[&str]) -> Option<String> {
     let names = files.iter().map(|file| trace::base_name(file));
     let names = names.collect::<Vec<_>>().join(", ");
     let packages = packages(Path::new(LISTS), files);
-    let verb = if files.len() == 1 { "has" } else { "have" };
+    let (has, its) = match files.len() {
+        1 => ("has", "its"),
+        _ => ("have", "their"),
+    };
     let remedy = match packages.is_empty() {
         true => "a build that is not stripped shows them".to_owned(),
         false => {
             let packages = packages.into_iter().collect::<Vec<_>>();
-            format!("the debug package {} shows them", packages.join(", "))
+            match packages.as_slice() {
+                [package] => format!("the debug package {package} shows them"),
+                packages => format!("the debug packages {} show them", packages.join(", ")),
+            }
         }
     };
     Some(format!(
-        "{names} {verb} few or no symbols, so its functions have no names; {remedy}"
+        "{names} {has} few or no symbols, so {its} functions have no names; {remedy}"
     ))
 }
 

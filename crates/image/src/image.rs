@@ -481,15 +481,15 @@ impl Image {
         Elf::parse(&cache).is_ok_and(|debug| collected.add_section(&debug, elf::SHT_SYMTAB))
     }
 
-    /// `e_entry` first, then what the dynamic section names. A program's
-    /// entry is `_start` by the ABI; a library's has no fixed name.
+    /// `e_entry` first, then what the dynamic section names. A program's entry is `_start` by the
+    /// ABI, and that of a dynamic linker by custom; a library's has no fixed name.
     fn entries<'d>(
         &self,
         elf: &Elf<'d, &'d [u8]>,
         names: &mut Names,
     ) -> Vec<(u64, Option<NameId>)> {
-        let program = self.kind != ImageKind::Shared;
-        let start = names.add(b"_start").filter(|_| program);
+        let begins = self.kind != ImageKind::Shared || self.is_linker();
+        let start = names.add(b"_start").filter(|_| begins);
         let mut entries = vec![(self.entry.0, start)];
         let fixed = [(self.dynamic.init, "_init"), (self.dynamic.fini, "_fini")];
         for (addr, name) in fixed {

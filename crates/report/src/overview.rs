@@ -143,7 +143,7 @@ fn totals(recording: &Recording, threads: &[(usize, usize)], weights: &[Weight])
     weights.iter().map(sum).collect()
 }
 
-/// Totals without the instructions that are no context's, as in the rows of functions.
+/// Totals without the instructions that belong to no context, as in the rows of functions.
 fn in_contexts(recording: &Recording, threads: &[(usize, usize)], weights: &[Weight]) -> Vec<u64> {
     let threads_of = threads
         .iter()

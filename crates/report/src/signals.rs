@@ -59,7 +59,7 @@ pub fn number(name: &str) -> Option<i32> {
 /// End of a run, and how long it took.
 pub fn end_of_run(meta: &Meta) -> String {
     match (meta.end, meta.duration_ns) {
-        (End::Unknown, 0) => "nobody watched how it ended".into(),
+        (End::Unknown, 0) => "how it ended was not recorded".into(),
         (end, taken) => format!("{} after {}", self::end(end), duration(taken)),
     }
 }

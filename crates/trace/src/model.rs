@@ -568,7 +568,7 @@ impl fmt::Display for Label {
             Label::THREAD => f.write_str("[thread]"),
             Label::ROOT => f.write_str("__root__"),
             Label::TRUNCATED => f.write_str("[truncated]"),
-            Label::MUTED => f.write_str("[muted]"),
+            Label::MUTED => f.write_str("[no context]"),
             Label(signal @ FIRST_SIGNAL..=LAST_SIGNAL) => {
                 write!(f, "[signal {}]", signal - node::LABEL_SIGNAL)
             }
@@ -589,7 +589,7 @@ mod tests {
             "[thread]",
             "__root__",
             "[truncated]",
-            "[muted]",
+            "[no context]",
             "[label 128]",
             "[signal 1]",
             "[signal 64]",

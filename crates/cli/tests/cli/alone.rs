@@ -204,7 +204,7 @@ fn functions_of_the_main_image_have_no_root() {
         let shown = report(&folder, "run.evp", &[]);
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            shown.contains("no context's: other files' code, "),
+            shown.contains("to no context: other files' code, "),
             "{shown}"
         );
     }

@@ -30,6 +30,7 @@ mod dependences;
 mod derived;
 mod descriptors;
 mod diff;
+mod documented;
 mod edited_threads;
 mod encoded;
 mod far;

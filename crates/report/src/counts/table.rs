@@ -43,7 +43,7 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
         write_totals(section, report.has_ways(), out)?;
         let (functions, lines) = (functions(report, section), lines(report, section));
         let blocks = blocks(report, section);
-        write_hottest("functions", ["entered", ""], &functions, style, out)?;
+        write_hottest("functions", ["times entered", ""], &functions, style, out)?;
         write_hottest("lines", ["executed", ""], &lines, style, out)?;
         write_hottest("basic blocks", ["executed", "insns"], &blocks, style, out)?;
     }

@@ -195,13 +195,13 @@ fn truncated(report: &Report) -> Option<String> {
 fn outside(report: &Report) -> Option<String> {
     let count = report.totals.insns_outside;
     (count > 0).then(|| {
-        let verb = if count == 1 { "is" } else { "are" };
+        let verb = if count == 1 { "belongs" } else { "belong" };
         let other = match analysis::without_root::is_uprooted(&report.recording.meta) {
             true => "other files' code, ",
             false => "",
         };
         format!(
-            "{} {verb} no context's: {other}the dynamic linker's lazy binding, and what came before or after counting",
+            "{} {verb} to no context: {other}the dynamic linker's lazy binding, and what came before or after counting",
             counted(count, "instruction")
         )
     })

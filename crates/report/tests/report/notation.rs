@@ -221,7 +221,7 @@ fn parse_label(name: &str, process: &Process) -> Label {
         "[thread]" => Label::THREAD,
         "__root__" => Label::ROOT,
         "[truncated]" => Label::TRUNCATED,
-        "[muted]" => Label::MUTED,
+        "[no~context]" => Label::MUTED,
         "[signal" => panic!("write [signal~N]"),
         _ => {
             if let Some(number) = name.strip_prefix("[signal~") {

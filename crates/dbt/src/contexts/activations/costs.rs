@@ -73,7 +73,7 @@ pub fn set_tsc(
     result
 }
 
-/// Cycles of the running thread that are no context's: what was asked for took them.
+/// Cycles of the running thread that belong to no context: what was asked for took them.
 pub fn leave_out(engine: &Engine, cycles: u64) {
     if engine.settings.costs & cost::CYCLES == 0 {
         return;
