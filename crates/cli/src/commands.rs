@@ -78,6 +78,10 @@ pub fn run(command: &Command) -> Result<Ending> {
 pub const NO_CONTEXTS: &str =
     "this --format shows contexts, and only `contexts` records any; use report or json";
 
+/// Nor does `count`, which has forms of its own.
+const NO_CONTEXTS_COUNTED: &str = "this --format shows contexts, and only `contexts` records any; forms of `count` are \
+     report, json, csv, callgrind, lcov, fdata, llvm";
+
 /// And some have nothing of contexts.
 pub const NO_COUNTS: &str = "this --format shows lines and branches, and only `count` records any";
 
@@ -341,7 +345,7 @@ pub fn check_fold(flags: &Report, recording: &Recording) -> Result<()> {
 
 fn count(flags: &Count) -> Result<Ending> {
     if flags.destination.format.of_counts().is_none() {
-        bail!(NO_CONTEXTS);
+        bail!(NO_CONTEXTS_COUNTED);
     }
     check_threads(flags.per_thread, flags.destination.format)?;
     let options = match flags.modules.is_empty() {

@@ -484,7 +484,7 @@ pub enum Format {
     Report,
     /// Forests in the layout of the IHPP paper
     Text,
-    /// Everything, for programs (docs/formats/recording.schema.json)
+    /// Everything, for programs (schemas: docs/formats)
     Json,
     /// Every context as a folded stack, for flame graphs and other tools
     Folded,

@@ -15,6 +15,7 @@ use crate::exit_status::Ending;
 use crate::flags::Cli;
 use crate::mistakes;
 
+mod forms;
 mod sentences;
 
 /// Commands with so many options that they need two screens.
@@ -99,6 +100,7 @@ const HEADINGS: [(&str, &[&str]); 4] = [
             "time",
             "disasm",
             "engine-stats",
+            "phases",
         ],
     ),
     (
@@ -135,7 +137,7 @@ const HEADINGS: [(&str, &[&str]); 4] = [
 
 /// The parser with its headings, and with what `-h` leaves out.
 pub fn command() -> Command {
-    let all = Cli::command();
+    let all = forms::of_commands(Cli::command());
     let all = COMMANDS.into_iter().fold(all, |all, name| {
         all.mut_subcommand(name, |command| on_two_screens(command, name))
     });
@@ -173,10 +175,18 @@ fn on_two_screens(command: Command, name: &str) -> Command {
 const TOPICS: [(&str, &str); 3] = [
     (
         "status",
-        "The exit status is the program's own, also the signal by which it ended. Everypath's own failures
-are 125 (its error, or what was asked for could not be written, or is made of a trace that is not all of the run), 126 (the program cannot be executed)
-and 127 (there is no such program). 1 is a condition of `diff --fail-if` that is met, a trace
-that `verify` finds damaged or not finished, and a machine on which `doctor` cannot run a program.
+        "Commands that run a program end as it ended: with its exit status, or by the same signal. Otherwise:
+
+    0  it was done
+    1  a condition of `diff --fail-if` is met; `verify` found a trace damaged or not finished;
+       `doctor` found that no program can run here
+  125  an error of Everypath: the command line is wrong, what was asked for could not be read or
+       written, or is made of a trace that is not all of the run
+  126  the program cannot be executed
+  127  there is no such program
+
+With `run`, `contexts`, `count` and `trace`, 125 to 127 can also be the program's own; then nothing
+is on standard error that begins with `everypath:`.
 ",
     ),
     (

@@ -209,6 +209,9 @@ pub fn json(shown: &Shown<'_>) -> String {
     });
     let contexts: Vec<_> = contexts.collect();
     let whole = json!({
+        "format": "everypath allocations",
+        "version": 1,
+        "command": shown.command,
         "all": of(&made.all),
         "ticks_per_second": shown.ticks_per_second,
         "failed": made.failed,

@@ -322,6 +322,8 @@ pub fn json(shown: &Shown<'_>, out: &mut dyn Write) -> io::Result<()> {
         })
     });
     let whole: Value = json!({
+        "format": "everypath dependences",
+        "version": 1,
         "command": shown.command,
         "whole": shown.is_whole,
         "nests": nests.collect::<Vec<_>>(),

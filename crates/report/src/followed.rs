@@ -496,6 +496,8 @@ pub fn json(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         })
     });
     let whole = json!({
+        "format": "everypath loops",
+        "version": 1,
         "command": run.command,
         "exact": run.is_exact,
         "nests": nests.collect::<Vec<_>>(),

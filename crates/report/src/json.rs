@@ -1,4 +1,4 @@
-//! Everything, for programs. The schema is docs/formats/recording.schema.json.
+//! Everything, for programs. The schema is docs/formats/report.schema.json.
 //!
 //! Rules of the format: 64-bit addresses and offsets are hexadecimal strings,
 //! because many readers keep numbers as doubles; counts are numbers; a node is

@@ -254,6 +254,8 @@ pub fn json(listed: &Listed<'_>, out: &mut dyn Write) -> io::Result<()> {
         })
     });
     let whole = json!({
+        "format": "everypath nests",
+        "version": 1,
         "file": listed.flow.file,
         "nests": nests.collect::<Vec<_>>(),
         "marks": marks.collect::<Vec<_>>(),

@@ -60,6 +60,23 @@ impl Style {
         }
     }
 
+    /// A paragraph in lines of the width: the first one begins with a lead, such as `note: `, and
+    /// the others are indented by as much.
+    pub(crate) fn paragraph(self, lead: &str, text: &str) -> String {
+        if self.width == usize::MAX {
+            return self.dim(&format!("{lead}{text}"));
+        }
+        let indent = " ".repeat(lead.chars().count());
+        let options = textwrap::Options::new(self.width)
+            .initial_indent(lead)
+            .subsequent_indent(&indent)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .break_words(false);
+        let lines = textwrap::wrap(text, options);
+        let lines: Vec<String> = lines.iter().map(|line| self.dim(line)).collect();
+        lines.join("\n")
+    }
+
     pub(crate) fn bold(self, text: &str) -> String {
         if self.colour {
             format!("\x1b[1m{text}\x1b[0m")
@@ -89,7 +106,7 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
         .as_ref()
         .filter(|_| !report.overviews.is_empty())
     {
-        Some(hint) => writeln!(out, "\n{}", style.dim(&format!("more: {hint}"))),
+        Some(hint) => writeln!(out, "\n{}", style.paragraph("more: ", hint)),
         None => Ok(()),
     }
 }

@@ -194,7 +194,7 @@ fn forms_of_other_recordings_are_refused() {
         assert_eq!(
             said,
             "everypath: this --format shows contexts, and only `contexts` records any; \
-             use report or json\n"
+             forms of `count` are report, json, csv, callgrind, lcov, fdata, llvm\n"
         );
     }
 }

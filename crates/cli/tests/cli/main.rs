@@ -73,6 +73,7 @@ mod regenerated_programs;
 mod reports;
 mod rewrite;
 mod runs;
+mod schemas;
 mod simulators;
 mod snapshots;
 mod sources;

@@ -52,7 +52,7 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
         )));
     }
     for note in &report.notes {
-        writeln!(out, "\nnote: {note}")?;
+        writeln!(out, "\n{}", style.paragraph("note: ", note))?;
     }
     Ok(())
 }

@@ -155,7 +155,7 @@ fn text(
         .into_iter()
         .chain(report.notes.iter().map(String::as_str))
     {
-        writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
+        writeln!(out, "{}", style.paragraph("note: ", note))?;
     }
     Ok(())
 }

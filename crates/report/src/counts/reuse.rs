@@ -41,9 +41,9 @@ pub fn text(meta: &Meta, reuse: &Reuse, style: Style, out: &mut dyn Write) -> io
             break;
         }
     }
-    let note = "note: caches that keep what was used last, wherever it is (fully associative), one for each thread; data alone. \
+    let note = "caches that keep what was used last, wherever it is (fully associative), one for each thread; data alone. \
                 The misses of the last one are first accesses";
-    writeln!(out, "\n{}", style.dim(note))
+    writeln!(out, "\n{}", style.paragraph("note: ", note))
 }
 
 /// Bytes, in the largest unit that divides them, or nearly.

@@ -88,9 +88,9 @@ fn text(
         }
     }
     writeln!(out)?;
-    let note = "note: a line that is handed from one thread to another looks shared, too; order is by the \
+    let note = "a line that is handed from one thread to another looks shared, too; order is by the \
                 accesses of all threads but the one with the most";
-    writeln!(out, "{}", style.dim(note))
+    writeln!(out, "{}", style.paragraph("note: ", note))
 }
 
 /// The instruction that uses a line most, in words.

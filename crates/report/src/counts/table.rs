@@ -52,10 +52,10 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
     let notes = report.notes.iter().map(String::as_str);
     let notes = notes.filter(|note| !report.uncounted.iter().any(|said| said == note));
     for note in [time].into_iter().chain(notes) {
-        writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
+        writeln!(out, "{}", style.paragraph("note: ", note))?;
     }
     match &report.hint {
-        Some(hint) => writeln!(out, "\n{}", style.dim(&format!("more: {hint}"))),
+        Some(hint) => writeln!(out, "\n{}", style.paragraph("more: ", hint)),
         None => Ok(()),
     }
 }

@@ -338,7 +338,7 @@ fn write_notes(comparison: &Comparison, style: Style, out: &mut dyn Write) -> io
         writeln!(out)?;
     }
     for note in all {
-        writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
+        writeln!(out, "{}", style.paragraph("note: ", &note))?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub fn write(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<(
         writeln!(out)?;
     }
     for note in notes {
-        writeln!(out, "{}", style.dim(&format!("note: {note}")))?;
+        writeln!(out, "{}", style.paragraph("note: ", &note))?;
     }
     Ok(())
 }

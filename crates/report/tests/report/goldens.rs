@@ -51,7 +51,7 @@ fn every_golden_is_reproduced() {
 #[test]
 fn json_goldens_obey_the_schema() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let schema = folder.join("../../docs/formats/recording.schema.json");
+    let schema = folder.join("../../docs/formats/report.schema.json");
     let schema = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
     let mut checked = 0;
     for entry in std::fs::read_dir(folder.join("tests/golden")).unwrap() {
