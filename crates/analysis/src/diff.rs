@@ -110,6 +110,8 @@ pub const METRICS: &[Metric] = &[
     of_cost!(Cost::FetchMisses),
     of_cost!(Cost::DataMisses),
     of_cost!(Cost::LastMisses),
+    of_cost!(Cost::Time),
+    of_cost!(Cost::Waiting),
 ];
 
 /// The metrics that both recordings have.

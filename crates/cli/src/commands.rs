@@ -37,7 +37,7 @@ use crate::show::Show;
 use crate::traces;
 use crate::{counted_contexts, counter_files, counter_header};
 
-pub fn run(command: &Command) -> Result<Ending> {
+pub fn run(command: &mut Command) -> Result<Ending> {
     match command {
         Command::Run(flags) => run_only(flags),
         Command::Contexts(flags) => contexts(flags),
@@ -111,6 +111,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         control: None,
         order: 0,
         memory: 0,
+        samples: false,
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -157,6 +158,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         control: None,
         order: 0,
         memory: 0,
+        samples: flags.time,
         selector: selection::selector(flags),
         options: options(flags, edited.as_ref().and_then(|(.., left)| left.clone())),
         show: Show {
@@ -213,8 +215,20 @@ fn counted(flags: &Contexts, blocks: Option<BlockContexts>) -> Result<Vec<Cost>>
         (None, true) => vec![Cost::Instructions],
         (_, false) => costs_of(&flags.cost),
     };
-    match sorted_by(&flags.view).filter(|cost| !costs.contains(cost)) {
+    if flags.time && blocks.is_some() {
+        bail!("--time is about functions; leave out --mode; nothing was run");
+    }
+    if flags.time && !costs.contains(&Cost::Instructions) {
+        bail!(
+            "--time is sampled by what instructions count for; leave out --cost calls; nothing was run"
+        );
+    }
+    let is_known = |cost: &Cost| costs.contains(cost) || (flags.time && cost.is_time());
+    match sorted_by(&flags.view).filter(|cost| !is_known(cost)) {
         None => Ok(costs),
+        Some(cost) if cost.is_time() => {
+            bail!("--by sorts by a time that is not sampled; add --time; nothing was run")
+        }
         Some(cost) => bail!(
             "--by {0} sorts by what is not counted; add --cost {0}; nothing was run",
             cost.name()
@@ -367,6 +381,7 @@ fn count(flags: &Count) -> Result<Ending> {
         control: None,
         order: 0,
         memory: 0,
+        samples: false,
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),

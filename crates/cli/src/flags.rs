@@ -84,6 +84,7 @@ const CONTEXTS_EXAMPLES: &str = "\
 Examples:
   everypath contexts -- python3 -c 'import json'
   everypath contexts --top 50 --min 0.1 -- ./prog
+  everypath contexts --time -- ./prog              with times, and where threads waited
   everypath contexts --cost calls -- ./prog        calls alone: quicker
   everypath contexts -k 2 --forest kccf --funcs a,b,c --join-threads --format text -- ./prog1
   everypath contexts --format flamegraph --report calls.svg -- ./prog
@@ -380,7 +381,7 @@ pub struct View {
     /// Functions, paths or contexts to show, hottest first
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
-    /// Metric to sort by, also l1i-misses and the like (default: instructions)
+    /// Metric to sort by, also time, waiting, ll-misses (default: instructions)
     #[arg(long, value_name = "METRIC")]
     pub by: Option<Metric>,
     /// Hide what has less than this percentage of all (0; of paths 1)

@@ -22,7 +22,7 @@ mod sentences;
 const COMMANDS: [&str; 5] = ["contexts", "count", "trace", "report", "dump"];
 
 /// Options on the first screen, in this order.
-const FIRST: [&str; 20] = [
+const FIRST: [&str; 21] = [
     "output",
     "report",
     "format",
@@ -36,6 +36,7 @@ const FIRST: [&str; 20] = [
     "modules",
     "k",
     "cost",
+    "time",
     "memory",
     "thread",
     "accesses",

@@ -15,7 +15,7 @@ use crate::commands::{
 };
 use crate::derived::Derived;
 use crate::exit_status::Ending;
-use crate::flags::{Format, Report};
+use crate::flags::{Format, Report, What};
 use crate::incomplete;
 use crate::output::{Kind, Output};
 use crate::page_sources::OnDisk;
@@ -25,7 +25,7 @@ use crate::sums;
 use crate::{followed, opmix};
 
 /// Shows a recording, or what is left of it.
-pub fn report(flags: &Report) -> Result<Ending> {
+pub fn report(flags: &mut Report) -> Result<Ending> {
     check_view(&flags.view)?;
     check_tables(&flags.view, flags.format)?;
     for report in [opmix::report, followed::report] {
@@ -34,10 +34,28 @@ pub fn report(flags: &Report) -> Result<Ending> {
         }
     }
     let prefix = sums::with(read(&flags.file)?, &flags.file, &flags.more)?;
+    imply_what_is_made(flags, &prefix.recording);
     let mut made = Derived::of(flags, prefix.recording)?;
     flatten(flags, &mut made.recording);
     let ending = show(flags, &made.recording, prefix.lost)?;
     Ok(made.end(flags, ending))
+}
+
+/// A form that only contexts have, or only counts, says which of them is to be made of a trace.
+fn imply_what_is_made(flags: &mut Report, recording: &Recording) {
+    if recording.meta.mode != Mode::Trace || flags.made.what.is_some() {
+        return;
+    }
+    let (what, name) = match (flags.format.needs_contexts(), flags.format.of_counts()) {
+        (true, None) => (What::Contexts, "contexts"),
+        (false, Some(_)) if flags.format.needs_counts() => (What::Counts, "counts"),
+        _ => return,
+    };
+    flags.made.what = Some(what);
+    say!(
+        "everypath: '{}' is a trace; its {name} are made, as with --as {name}",
+        flags.file.display()
+    );
 }
 
 /// Leaves out the callers that a recording has, for `-k 0`; whole contexts of functions are

@@ -58,6 +58,8 @@ pub struct Session<'a> {
     pub order: u32,
     /// Memory accesses that a trace records (`wire::stream::memory`).
     pub memory: u32,
+    /// Whether it is sampled where threads execute and wait.
+    pub samples: bool,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -210,7 +212,12 @@ impl Session<'_> {
             k: self.recorded_k(),
             ..self.meta(run)
         };
-        let mut recording = trace::from_pool(&run.pool.view(), meta);
+        let times = self.samples.then_some(&run.samples.threads);
+        let mut recording = trace::from_pool_timed(&run.pool.view(), meta, times);
+        if self.samples {
+            let looks = run.samples.looks.to_string();
+            recording.meta.options.push((report::LOOKS.into(), looks));
+        }
         if self.blocks.is_some() {
             analysis::static_costs::add(&mut recording, &self.costs);
         }
@@ -269,6 +276,7 @@ impl Session<'_> {
             waits_for_all: self.target.wait == Wait::All,
             order: self.order,
             memory: self.memory,
+            samples: self.samples,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

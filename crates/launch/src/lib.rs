@@ -32,6 +32,7 @@ mod passed_on;
 mod pool;
 mod proc;
 mod requests;
+mod sampling;
 mod script;
 mod signals;
 mod ticks;
@@ -46,6 +47,7 @@ pub use inherit::restore as restore_signals;
 pub use orphans::Inherited;
 pub use passed_on::{PassedOn, pass_on};
 pub use pool::OwnedPool;
+pub use sampling::{Samples, Times};
 pub use ticks::Reading;
 
 use control::Switch;
@@ -86,6 +88,8 @@ pub struct Request {
     pub control: Option<Control>,
     /// The run lasts until the last process ends, and not the first.
     pub waits_for_all: bool,
+    /// Whether it is looked at where threads are: contexts get times.
+    pub samples: bool,
 }
 
 /// Answers the engine's questions.
@@ -132,6 +136,8 @@ pub struct Run {
     pub started: SystemTime,
     /// How often the time-stamp counter counts in a second, if that could be measured.
     pub ticks_per_second: Option<u64>,
+    /// Times of nodes, if they were asked for.
+    pub samples: Samples,
 }
 
 #[derive(Debug, Error)]
@@ -186,8 +192,10 @@ pub fn run(
 ) -> Result<Run, LaunchError> {
     let pool = OwnedPool::create(request.mode)?;
     configure(&pool, request);
-    let control = request.control.as_ref();
-    let switch = control.map(|control| Switch::new(control, &pool.view()));
+    let switch = request
+        .control
+        .as_ref()
+        .map(|control| Switch::new(control, &pool.view()));
     let switch = switch.transpose()?;
     let payload = payload_file()?;
     let started = SystemTime::now();
@@ -196,13 +204,8 @@ pub fn run(
     let watch = wait::spawn(&pool, &payload, request)?;
     let done = AtomicBool::new(false);
     let view = pool.view();
-    let ended = std::thread::scope(|scope| {
-        let asks = match request.mode {
-            Mode::Contexts | Mode::Intra | Mode::Inter => true,
-            Mode::Trace => request.flags & wire::flag::OF_TABLES != 0,
-            Mode::Run | Mode::Counts => false,
-        };
-        let server = asks.then(|| scope.spawn(|| requests::serve(view, tables, &done)));
+    let (ended, samples) = std::thread::scope(|scope| {
+        let server = asks(request).then(|| scope.spawn(|| requests::serve(view, tables, &done)));
         let done = &done;
         let switch = switch.as_ref();
         let drain = drain.map(|drain| {
@@ -212,6 +215,9 @@ pub fn run(
         if let Some(switch) = switch {
             scope.spawn(move || switch.serve(&view, done));
         }
+        let sampler = request
+            .samples
+            .then(|| scope.spawn(move || sampling::serve(&view, done)));
         let ended = watch.watch();
         done.store(true, Release);
         switch.into_iter().for_each(Switch::ring);
@@ -223,7 +229,8 @@ pub fn run(
         if let Some(server) = server {
             let _ = server.join();
         }
-        ended
+        let samples = sampler.and_then(|sampler| sampler.join().ok());
+        (ended, samples.unwrap_or_default())
     });
     pool.view().header().cli_alive.store(0, Release);
     let rate = |begin: Reading| Reading::now()?.per_second_since(begin);
@@ -233,7 +240,17 @@ pub fn run(
         duration: clock.elapsed(),
         started,
         ticks_per_second: begin.and_then(rate),
+        samples,
     })
+}
+
+/// Whether the engine will ask for functions of files.
+fn asks(request: &Request) -> bool {
+    match request.mode {
+        Mode::Contexts | Mode::Intra | Mode::Inter => true,
+        Mode::Trace => request.flags & wire::flag::OF_TABLES != 0,
+        Mode::Run | Mode::Counts => false,
+    }
 }
 
 fn configure(owned: &OwnedPool, request: &Request) {

@@ -3,6 +3,7 @@
 use analysis::callgraph;
 use analysis::fold::{self, Fold};
 use analysis::hot::{self, Limits};
+use analysis::summary::Totals;
 use analysis::{Forest, K, Weight, merged, summary, without_root};
 use trace::{Cost, Label, Mode, Process, Recording};
 
@@ -82,7 +83,9 @@ impl<'a> Report<'a> {
         let totals = summary::of_recording(recording);
         let metrics = metrics(recording);
         let by = view.by.filter(|by| metrics.contains(by));
-        let by = by.or_else(|| hottest_by(&metrics)).unwrap_or_default();
+        let by = by
+            .or_else(|| hottest_by(&metrics, &totals))
+            .unwrap_or_default();
         let others = metrics.iter().copied().filter(|&metric| metric != by);
         let weights: Vec<Weight> = [by].into_iter().chain(others).collect();
         let sections = sections(recording, fold, view, &weights);
@@ -176,9 +179,12 @@ fn sections(
     processes.flat_map(of_process).collect()
 }
 
-/// Default metric of hot contexts: instructions, then cycles, then calls.
-fn hottest_by(metrics: &[Weight]) -> Option<Weight> {
-    let instructions = Weight::Cost(Cost::Instructions);
+/// Default metric of hot contexts: time if there is any, then instructions, then cycles, then calls.
+fn hottest_by(metrics: &[Weight], totals: &Totals) -> Option<Weight> {
+    let [time, instructions] = [Cost::Time, Cost::Instructions].map(Weight::Cost);
+    if totals.of(time) > 0 {
+        return Some(time);
+    }
     match metrics.contains(&instructions) {
         true => Some(instructions),
         false => metrics.last().copied(),

@@ -79,6 +79,9 @@ pub use analysis::Weight;
 pub use assemble::{Detail, Hot, Tables, View};
 pub use numbers::{counted, grouped, size};
 
+/// The option of a recording that says how often threads were looked at for its times.
+pub const LOOKS: &str = "looks";
+
 use std::collections::HashMap;
 
 use analysis::Forest;

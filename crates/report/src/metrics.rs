@@ -6,6 +6,7 @@ use std::io;
 use analysis::Weight;
 use trace::Cost;
 
+use crate::numbers::{duration, grouped};
 use crate::{Report, Section};
 
 /// Something that is counted; cycles are estimated.
@@ -31,7 +32,17 @@ pub fn of(report: &Report) -> Vec<Metric> {
 pub fn title(report: &Report, weight: Weight) -> &'static str {
     match (weight, report.recording.meta.blocks) {
         (Weight::Calls, Some(_)) => "executions",
+        (Weight::Cost(Cost::Time), _) => "time",
+        (Weight::Cost(Cost::Waiting), _) => "waiting",
         (weight, _) => Metric::from(weight).name,
+    }
+}
+
+/// A value in texts for people: times have units.
+pub fn shown(weight: Weight, value: u64) -> String {
+    match weight {
+        Weight::Cost(cost) if cost.is_time() => duration(value),
+        _ => grouped(value),
     }
 }
 
@@ -62,6 +73,8 @@ impl From<Weight> for Metric {
                 Cost::FetchMisses => (cost.name(), "inclusive_l1i_misses", "I1m"),
                 Cost::DataMisses => (cost.name(), "inclusive_l1d_misses", "D1m"),
                 Cost::LastMisses => (cost.name(), "inclusive_ll_misses", "LLm"),
+                Cost::Time => (cost.name(), "inclusive_time_ns", "Nanoseconds"),
+                Cost::Waiting => (cost.name(), "inclusive_waiting_ns", "Waiting"),
             },
         };
         Metric {

@@ -18,10 +18,11 @@ pub mod plain;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use analysis::Weight;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
-use trace::{Label, Module, Process};
+use trace::{Cost, Label, Module, Process};
 
 use crate::Report;
 use crate::metrics::Metric;
@@ -158,9 +159,16 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writer.write_section(report, section)?;
     }
     let meta = &report.recording.meta;
-    let mut value_type = |metric| proto::ValueType {
-        kind: writer.strings.number(Metric::from(metric).name),
-        unit: writer.strings.number("count"),
+    let mut value_type = |metric| {
+        let (kind, unit) = match metric {
+            Weight::Cost(Cost::Time) => ("time", "nanoseconds"),
+            Weight::Cost(Cost::Waiting) => ("waiting", "nanoseconds"),
+            metric => (Metric::from(metric).name, "count"),
+        };
+        proto::ValueType {
+            kind: writer.strings.number(kind),
+            unit: writer.strings.number(unit),
+        }
     };
     let shown = value_type(report.by);
     let sample_type = report.metrics.iter().map(|&metric| value_type(metric));

@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use analysis::Weight;
-use trace::{End, Mode, Process};
+use trace::{Cost, End, Mode, Process};
 
 use crate::numbers::{command_line, counted, cut_middle, duration, grouped};
 use crate::paper::tables;
@@ -138,7 +138,7 @@ fn write_overviews(report: &Report, style: Style, out: &mut dyn Write) -> io::Re
                 process.threads[thread].tid,
                 process.pid,
                 process.program(),
-                grouped(overview.totals[0]),
+                metrics::shown(report.by, overview.totals[0]),
                 metrics::title(report, report.by),
             );
             writeln!(out, "\n{}", style.bold(&title))?;
@@ -194,6 +194,12 @@ pub(crate) fn totals(report: &Report) -> String {
     }
     if totals.insns > 0 {
         parts.push(counted(totals.insns, "instruction"));
+    }
+    for (cost, verb) in [(Cost::Time, "executing"), (Cost::Waiting, "waiting")] {
+        let weight = Weight::Cost(cost);
+        if report.metrics.contains(&weight) {
+            parts.push(format!("{} {verb}", duration(report.total(weight))));
+        }
     }
     parts.join(", ")
 }

@@ -328,6 +328,19 @@ pub fn monotonic_ns() -> u64 {
     time.sec as u64 * 1_000_000_000 + time.nsec as u64
 }
 
+/// Nanoseconds that all threads of a process have executed until now; `None`: there is no such process.
+pub fn executed_ns(pid: u32) -> Option<u64> {
+    /// Kind of a clock that is named by a process: time on a processor (clock_getcpuclockid(3)).
+    const EXECUTED: usize = 2;
+    let clock = (!(pid as usize)) << 3 | EXECUTED;
+    let mut time = Timespec::default();
+    // The kernel takes the clock as an `int`.
+    let arguments = [clock as u32 as usize, &raw mut time as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel fills `time`, or says that there is no such clock.
+    let error = unsafe { syscall(nr::CLOCK_GETTIME, arguments) };
+    (error == 0).then_some(time.sec as u64 * 1_000_000_000 + time.nsec as u64)
+}
+
 /// Sleeps while `*word == expected`, at most `timeout`.
 pub fn futex_wait(
     word: &core::sync::atomic::AtomicU32,

@@ -37,7 +37,7 @@ pub use model::{
     Thread, base_name,
 };
 pub use part::{Part, unpacked};
-pub use pool::{Follow, Keep, KeepSource, Live, Most, Names, from_pool};
+pub use pool::{Follow, Keep, KeepSource, Live, Most, Names, Times, from_pool, from_pool_timed};
 pub use smaller::compress_memory;
 /// How the bytes of a stream are to be read.
 pub use wire::denied::{self, Denial};

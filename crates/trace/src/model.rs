@@ -424,7 +424,7 @@ impl Thread {
     }
 }
 
-/// Costs besides calls; all but cycles are exact.
+/// Costs besides calls; all but cycles and what is sampled are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cost {
     /// Instructions retired; a repeated string instruction is one.
@@ -444,10 +444,14 @@ pub enum Cost {
     DataMisses,
     /// Both, if a simulated last-level cache did not have them either.
     LastMisses,
+    /// Nanoseconds that threads executed, sampled.
+    Time,
+    /// Nanoseconds that threads waited, sampled: in system calls, for locks, for others.
+    Waiting,
 }
 
 impl Cost {
-    pub const ALL: [Cost; 8] = [
+    pub const ALL: [Cost; 10] = [
         Cost::Instructions,
         Cost::Branches,
         Cost::Loads,
@@ -456,6 +460,8 @@ impl Cost {
         Cost::FetchMisses,
         Cost::DataMisses,
         Cost::LastMisses,
+        Cost::Time,
+        Cost::Waiting,
     ];
 
     /// Its place in [`Cost::ALL`].
@@ -474,6 +480,8 @@ impl Cost {
             Cost::FetchMisses => wire::cost::FETCH_MISSES,
             Cost::DataMisses => wire::cost::DATA_MISSES,
             Cost::LastMisses => wire::cost::LAST_MISSES,
+            Cost::Time => wire::cost::TIME,
+            Cost::Waiting => wire::cost::WAITING,
         }
     }
 
@@ -487,7 +495,14 @@ impl Cost {
             Cost::FetchMisses => "l1i-misses",
             Cost::DataMisses => "l1d-misses",
             Cost::LastMisses => "ll-misses",
+            Cost::Time => "time-ns",
+            Cost::Waiting => "waiting-ns",
         }
+    }
+
+    /// Whether it is a time, in nanoseconds.
+    pub const fn is_time(self) -> bool {
+        matches!(self, Cost::Time | Cost::Waiting)
     }
 }
 

@@ -56,6 +56,16 @@ use crate::model::{Cost, End, Meta, Native, Process, Recording, Thread};
 /// For a trace ([`Mode::Trace`]) that leaves out the streams: [`Live`] takes them out
 /// while they run.
 pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
+    from_pool_timed(pool, meta, None)
+}
+
+/// Nanoseconds that threads executed and waited, by the offset of the node in the pool, for each thread by the
+/// offset of its record.
+pub type Times = HashMap<u64, HashMap<u64, [u64; 2]>>;
+
+/// [`from_pool`], with times as costs of nodes, if they were sampled. A time of a node that does not exist is
+/// the first node's.
+pub fn from_pool_timed(pool: &Pool, meta: Meta, times: Option<&Times>) -> Recording {
     let mut recording = Recording {
         meta,
         processes: Vec::new(),
@@ -90,7 +100,7 @@ pub fn from_pool(pool: &Pool, meta: Meta) -> Recording {
             .copied()
             .filter(|&parent| parent < index);
         let mut process = process(pool, offset, record, parent);
-        let threads = threads(&mut walk, record);
+        let threads = threads(&mut walk, record, times);
         let counted: Vec<counts::Place> = threads.iter().map(|thread| thread.1).collect();
         process.threads = threads.into_iter().map(|thread| thread.0).collect();
         let inherited = process.by_fork.then_some(parent).flatten();
@@ -223,7 +233,11 @@ fn process(pool: &Pool, offset: u64, record: &ProcessRecord, parent: Option<usiz
     }
 }
 
-fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Place)> {
+fn threads(
+    walk: &mut Walk,
+    record: &ProcessRecord,
+    times: Option<&Times>,
+) -> Vec<(Thread, counts::Place)> {
     let layout = nodes::Layout {
         pool_base: record.pool_base.load(Relaxed),
         costs: walk.pool.header().config.costs.load(Relaxed),
@@ -259,6 +273,9 @@ fn threads(walk: &mut Walk, record: &ProcessRecord) -> Vec<(Thread, counts::Plac
                 let cost = Cost::ALL.into_iter().find(|cost| cost.bit() == bit);
                 nodes.add(node, cost.unwrap_or(Cost::Instructions), word);
             }
+        }
+        if let Some(times) = times {
+            nodes.add_times(times.get(&offset));
         }
         (thread.nodes, thread.costs) = (nodes.nodes, nodes.costs);
         if let Some(values) = thread.costs_of(Cost::Instructions) {

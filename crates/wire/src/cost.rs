@@ -14,6 +14,9 @@ pub const CYCLES: u32 = 1 << 4;
 pub const FETCH_MISSES: u32 = 1 << 5;
 pub const DATA_MISSES: u32 = 1 << 6;
 pub const LAST_MISSES: u32 = 1 << 7;
+/// Nanoseconds that threads executed, and waited: they are sampled from outside.
+pub const TIME: u32 = 1 << 8;
+pub const WAITING: u32 = 1 << 9;
 
 /// Costs that an instruction adds each time it retires.
 pub const OF_INSTRUCTIONS: u32 = INSTRUCTIONS | BRANCHES | LOADS | STORES;

@@ -52,6 +52,9 @@ pub struct Contexts {
     /// Costs to count in each context (default: calls and instructions)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = costs())]
     pub cost: Vec<Metric>,
+    /// Also sample in which contexts threads execute, and wait
+    #[arg(long)]
+    pub time: bool,
     /// Nodes per process after which new contexts go to a [truncated] node
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     pub max_nodes: u64,
@@ -69,7 +72,7 @@ pub struct Contexts {
 }
 
 /// Options that an edited program does not know.
-const TRANSLATED: [&str; 15] = [
+const TRANSLATED: [&str; 16] = [
     "mode",
     "roll_loops",
     "blocks",
@@ -84,5 +87,6 @@ const TRANSLATED: [&str; 15] = [
     "start_func",
     "stop_func",
     "cost",
+    "time",
     "max_nodes",
 ];

@@ -26,6 +26,11 @@ pub enum Metric {
     L1dMisses,
     #[value(hide = true)]
     LlMisses,
+    /// Time that threads executed, and waited, sampled (`contexts --time`)
+    #[value(hide = true)]
+    Time,
+    #[value(hide = true)]
+    Waiting,
 }
 
 /// Parser of costs that a run can count.
@@ -39,6 +44,7 @@ fn counted(metric: Metric) -> Result<Metric, String> {
         L1iMisses | L1dMisses | LlMisses => {
             Err("misses are simulated; make them of a trace with `everypath caches`".into())
         }
+        Metric::Time | Metric::Waiting => Err("time is sampled; give --time".into()),
         metric => Ok(metric),
     }
 }
@@ -56,6 +62,8 @@ impl Metric {
             Metric::L1iMisses => Some(Cost::FetchMisses),
             Metric::L1dMisses => Some(Cost::DataMisses),
             Metric::LlMisses => Some(Cost::LastMisses),
+            Metric::Time => Some(Cost::Time),
+            Metric::Waiting => Some(Cost::Waiting),
         }
     }
 }

@@ -251,3 +251,27 @@ fn what_a_trace_cannot_give_is_refused() {
     let error = folder.refused(BINARY, &arguments);
     assert!(error.contains("a trace has no cycles"), "{error}");
 }
+
+/// A form that only contexts have, or only counts, needs no `--as`.
+#[test]
+fn forms_say_what_is_made_of_a_trace() {
+    let folder = Folder::new("made-implied");
+    folder.program(&["-g"], "prog", "int main(void) { return 0; }");
+    let head = [BINARY, "trace", "-q", "-o", "trace.evp", "--", "./prog"];
+    assert!(folder.run(head[0], &head[1..]).status.success());
+    for (form, what) in [("folded", "contexts"), ("lcov", "counts")] {
+        let report = ["report", "trace.evp", "--format", form];
+        let implied = folder.run(BINARY, &report);
+        let said = folder.run(BINARY, &[&report[..], &["--as", what]].concat());
+        assert!(implied.status.success(), "{implied:?}");
+        assert_eq!(implied.stdout, said.stdout);
+        let note = format!("'trace.evp' is a trace; its {what} are made, as with --as {what}");
+        let stderr = String::from_utf8_lossy(&implied.stderr);
+        assert!(stderr.contains(&note), "{stderr}");
+    }
+    // Both have these.
+    for form in ["json", "csv"] {
+        let error = folder.refused(BINARY, &["report", "trace.evp", "--format", form]);
+        assert!(error.contains("with --as"), "{error}");
+    }
+}

@@ -81,6 +81,7 @@ mod stacks;
 mod stepped;
 mod tables;
 mod thesis;
+mod timed;
 mod timelines;
 mod traced;
 mod traces;

@@ -33,8 +33,9 @@ int main(void) {
 
 /// The words of commands that print JSON. FILE is replaced, and printed, by commands that
 /// print their report to standard error otherwise.
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "contexts --format json --report FILE -- ./prog",
+    "contexts --format json --time --report FILE -- ./prog",
     "contexts --format json --mode intra -k 2 --forest kccf --report FILE -- ./prog",
     "run --format json --count-instructions --report FILE -- ./prog",
     "count --format json --report FILE -- ./prog",

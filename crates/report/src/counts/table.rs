@@ -48,7 +48,7 @@ pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> i
         write_hottest("basic blocks", ["executed", "insns"], &blocks, style, out)?;
     }
     writeln!(out)?;
-    let time = "instructions are not time: waiting costs none, and a cache miss no more than a hit";
+    let time = "instructions are not time (`contexts --time` samples it): waiting costs none, and a cache miss no more than a hit";
     let notes = report.notes.iter().map(String::as_str);
     let notes = notes.filter(|note| !report.uncounted.iter().any(|said| said == note));
     for note in [time].into_iter().chain(notes) {

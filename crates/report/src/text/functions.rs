@@ -16,7 +16,7 @@ use trace::{Cost, Label};
 use super::{Style, tree};
 use crate::Report;
 use crate::frames::Known;
-use crate::metrics;
+use crate::metrics::{self, shown};
 use crate::names::base_name;
 use crate::numbers::{counted, cut_middle, grouped, percent};
 use crate::overview::{Launcher, Overview, Program, programs};
@@ -88,7 +88,9 @@ pub(super) fn write_programs(report: &Report, out: &mut dyn Write) -> io::Result
     let programs = programs(report.recording, report.by);
     let title = metrics::title(report, report.by);
     let total = report.total(report.by);
-    let numbers = programs.iter().map(|program| grouped(program.total).len());
+    let numbers = programs
+        .iter()
+        .map(|program| shown(report.by, program.total).chars().count());
     let width = numbers.max().unwrap_or(0).max(title.len());
     writeln!(out, "\n{:>SHARE$}  {title:>width$}  program", "%")?;
     let line = |program: &Program| {
@@ -103,7 +105,7 @@ pub(super) fn write_programs(report: &Report, out: &mut dyn Write) -> io::Result
         format!(
             "{:>SHARE$}  {:>width$}  {} ({}{threads}{launcher})",
             percent(program.total, total),
-            grouped(program.total),
+            shown(report.by, program.total),
             program.name,
             counted(program.processes as u64, "process"),
         )
@@ -121,7 +123,7 @@ pub(super) fn write_programs(report: &Report, out: &mut dyn Write) -> io::Result
             out,
             "{:>SHARE$}  {:>width$}  {}",
             percent(sum, total),
-            grouped(sum),
+            shown(report.by, sum),
             counted(count, "more program"),
         ),
     }
@@ -244,9 +246,13 @@ fn columns(report: &Report, overview: &Overview, rows: &[Row], width: usize) -> 
         });
     }
     for (at, &weight) in weights.iter().enumerate() {
+        // Functions that wait are others than those that execute: a note names them.
+        if weight == Weight::Cost(Cost::Waiting) && report.by != weight {
+            continue;
+        }
         columns.push(Column {
             title: metrics::title(report, weight),
-            cells: rows.iter().map(|row| grouped(row.own(at))).collect(),
+            cells: rows.iter().map(|row| shown(weight, row.own(at))).collect(),
         });
     }
     let calls = weights.iter().position(|&weight| weight == Weight::Calls);

@@ -11,7 +11,7 @@ use super::functions::without_version;
 use crate::Report;
 use crate::metrics;
 use crate::names::base_name;
-use crate::numbers::{counted, grouped, percent};
+use crate::numbers::{counted, percent};
 use crate::overview::Overview;
 
 /// Files that are listed.
@@ -78,7 +78,9 @@ pub(super) fn write(
     modules.sort_by_key(|(path, sums)| (std::cmp::Reverse(sums.own), *path));
     modules.truncate(LISTED);
     let title = metrics::title(report, report.by);
-    let numbers = modules.iter().map(|(_, sums)| grouped(sums.own).len());
+    let numbers = modules
+        .iter()
+        .map(|(_, sums)| metrics::shown(report.by, sums.own).chars().count());
     let width = numbers.max().unwrap_or(0).max(title.len());
     let head = format!("{:>7}  {title:>width$}  module", "self");
     writeln!(out, "\n{}", style.bold(&head))?;
@@ -94,7 +96,7 @@ pub(super) fn write(
             }
             None => String::new(),
         };
-        let own = grouped(sums.own);
+        let own = metrics::shown(report.by, sums.own);
         writeln!(
             out,
             "{share:>7}  {own:>width$}  {name}{}",

@@ -6,10 +6,11 @@ use std::io::{self, Write};
 use analysis::Weight;
 use trace::{Cost, End, Function, Label, Mode, Process};
 
-use super::Style;
+use super::{Style, functions};
+use crate::LOOKS;
 use crate::counts::LEFT_OUT;
 use crate::names::{base_name, symbol_of};
-use crate::numbers::{counted, grouped, percent};
+use crate::numbers::{counted, duration, grouped, percent};
 use crate::{Report, denied, metrics, signals};
 
 /// Names listed before "and N more".
@@ -33,6 +34,9 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if report.recording.meta.mode == Mode::Contexts {
         notes.extend(not_time(report));
+        notes.extend(sampled(report));
+        notes.extend(slow_instructions(report));
+        notes.extend(waits(report));
         notes.extend(missing_symbols(report));
         notes.extend(missing_lines(report));
         notes.extend(unnamed_code(report));
@@ -51,7 +55,89 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
 fn not_time(report: &Report) -> Option<String> {
     let by_instructions = report.by == Weight::Cost(Cost::Instructions);
     (by_instructions && !report.overviews.is_empty()).then(|| {
-        "instructions are not time: waiting costs none, and a cache miss no more than a hit".into()
+        "instructions are not time (`contexts --time` samples it): waiting costs none, and a cache miss no more than a hit".into()
+    })
+}
+
+/// The meaning of times, where there are any.
+fn sampled(report: &Report) -> Option<String> {
+    let options = &report.recording.meta.options;
+    let (_, looks) = options.iter().find(|(name, _)| name == LOOKS)?;
+    Some(format!(
+        "time is sampled, {} looks at threads, each millisecond at most; calls are slower in the translated program \
+         than natively, so what calls much has more of it",
+        grouped(looks.parse().unwrap_or(0))
+    ))
+}
+
+/// Functions with a much larger share of the time than of the instructions.
+fn slow_instructions(report: &Report) -> Vec<String> {
+    /// Difference of both shares, in percent of the whole.
+    const MUCH: f64 = 20.0;
+    let weights = metrics::weights(report);
+    let place = |cost| {
+        weights
+            .iter()
+            .position(|&weight| weight == Weight::Cost(cost))
+    };
+    let (Some(time), Some(insns)) = (place(Cost::Time), place(Cost::Instructions)) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for overview in report
+        .overviews
+        .iter()
+        .filter(|overview| overview.thread.is_none())
+    {
+        let share = |own: u64, at: usize| 100.0 * own as f64 / overview.totals[at].max(1) as f64;
+        let slow = overview.functions.iter().filter(|function| {
+            share(function.own[time], time) - share(function.own[insns], insns) >= MUCH
+        });
+        found.extend(slow.map(|function| {
+            format!(
+                "{} is {} of the instructions and {} of the time: it waits for memory, or its instructions are slow ones",
+                functions::name(report, overview, function.label),
+                percent(function.own[insns], overview.totals[insns]),
+                percent(function.own[time], overview.totals[time]),
+            )
+        }));
+    }
+    found
+}
+
+/// Functions in which threads waited most, if they waited for long.
+fn waits(report: &Report) -> Option<String> {
+    /// Functions that are named.
+    const NAMED: usize = 3;
+    let waiting = Weight::Cost(Cost::Waiting);
+    let at = metrics::weights(report)
+        .iter()
+        .position(|&weight| weight == waiting)?;
+    let overview = report
+        .overviews
+        .iter()
+        .find(|overview| overview.thread.is_none())?;
+    let mut functions: Vec<_> = overview.functions.iter().collect();
+    functions.sort_by_key(|function| std::cmp::Reverse(function.own[at]));
+    let total = overview.totals[at];
+    let is_long = |ns: u64| ns * 20 >= total;
+    let named = functions
+        .iter()
+        .take(NAMED)
+        .filter(|function| is_long(function.own[at]));
+    let named: Vec<String> = named
+        .map(|function| {
+            let name = functions::name(report, overview, function.label);
+            format!("{} in {name}", duration(function.own[at]))
+        })
+        .collect();
+    let is_shown = report.by != waiting && total * 10 >= report.total(Weight::Cost(Cost::Time));
+    (is_shown && !named.is_empty()).then(|| {
+        format!(
+            "threads waited {}: {}; --by waiting shows the paths",
+            duration(total),
+            named.join(", ")
+        )
     })
 }
 

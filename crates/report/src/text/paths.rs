@@ -9,7 +9,8 @@ use super::Style;
 use super::functions::{name, place, width};
 use super::tree::{CALLED, NAME_LEAST};
 use crate::Report;
-use crate::numbers::{cut_middle, grouped, percent};
+use crate::metrics;
+use crate::numbers::{cut_middle, percent};
 use crate::overview::Overview;
 
 /// Names of a chain that are shown, the last one included.
@@ -27,8 +28,8 @@ pub(super) fn write(
     let costs = overview
         .paths
         .iter()
-        .map(|line| grouped(cost(overview, line)));
-    let digits = costs.map(|cost| cost.len()).max().unwrap_or(0);
+        .map(|line| metrics::shown(report.by, cost(overview, line)));
+    let digits = costs.map(|cost| cost.chars().count()).max().unwrap_or(0);
     writeln!(
         out,
         "\n{}",
@@ -37,7 +38,7 @@ pub(super) fn write(
     for line in &overview.paths {
         let cost = cost(overview, line);
         let share = percent(cost, overview.totals[0]);
-        let numbers = format!("{share:>7}  {:>digits$}  ", grouped(cost));
+        let numbers = format!("{share:>7}  {:>digits$}  ", metrics::shown(report.by, cost));
         let room = width(style).saturating_sub(numbers.chars().count());
         let indent = (2 * line.level).min(room / 3);
         let room = (room - indent).max(NAME_LEAST);

@@ -9,7 +9,7 @@ use crate::error::{ReadError, WriteError};
 use crate::model::{Cost, Costs, Thread};
 
 /// A cost by its number in a file.
-const NUMBERS: [(Cost, u64); 8] = [
+const NUMBERS: [(Cost, u64); 10] = [
     (Cost::Instructions, 0),
     (Cost::Branches, 1),
     (Cost::Loads, 2),
@@ -18,6 +18,8 @@ const NUMBERS: [(Cost, u64); 8] = [
     (Cost::FetchMisses, 5),
     (Cost::DataMisses, 6),
     (Cost::LastMisses, 7),
+    (Cost::Time, 8),
+    (Cost::Waiting, 9),
 ];
 
 fn number(cost: Cost) -> u64 {

@@ -11,6 +11,7 @@
 //! counted did happen, only where is lost.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -57,6 +58,23 @@ impl Nodes {
         let at = self.runs.index_of(offset).unwrap_or(0) as usize;
         if let Some(sum) = column.values.get_mut(at) {
             *sum = sum.wrapping_add(value);
+        }
+    }
+}
+
+impl Nodes {
+    /// Gives the nodes costs of time, 0 where the thread has none.
+    pub fn add_times(&mut self, times: Option<&HashMap<u64, [u64; 2]>>) {
+        const COSTS: [Cost; 2] = [Cost::Time, Cost::Waiting];
+        let none = |cost| Costs {
+            cost,
+            values: vec![0; self.nodes.len()],
+        };
+        self.costs.extend(COSTS.map(none));
+        for (&offset, own) in times.into_iter().flatten() {
+            for (cost, &ns) in COSTS.into_iter().zip(own) {
+                self.add(offset, cost, ns);
+            }
         }
     }
 }
