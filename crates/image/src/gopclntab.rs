@@ -70,7 +70,7 @@ impl Places {
     }
 }
 
-/// How many steps end at `addr` or before.
+/// The number of steps that end at `addr` or before.
 fn behind<T>(steps: &[(u64, T)], addr: u64) -> usize {
     steps.partition_point(|(end, _)| *end <= addr)
 }
