@@ -62,6 +62,7 @@ mod counter_header;
 mod counter_parts;
 mod ctl;
 mod debug_packages;
+mod debuginfod;
 mod decode;
 mod dependences;
 mod derived;

@@ -28,7 +28,7 @@ use crate::page_sources::{OnDisk, Trust};
 use crate::progress::Progress;
 use crate::selection::{self, Extents};
 use crate::show::{self, Page, Show};
-use crate::{FAILED, program, symbolize};
+use crate::{FAILED, debuginfod, program, symbolize};
 
 /// Everything that was asked for.
 pub struct Session<'a> {
@@ -75,6 +75,12 @@ impl Session<'_> {
         let request = self.request()?;
         selection::verify(&images, &self.selector, &request.program)?;
         let make = |session: &Session<'_>, named: bool| {
+            if named {
+                debuginfod::fetch(
+                    &program::elf_of(&request.program),
+                    session.destination.quiet,
+                );
+            }
             let mut tables = Extents::new(&images, &session.selector, &request.program, named);
             let run = launch::run(&request, &mut tables, None)?;
             let progress = Progress::new(session.destination.quiet);

@@ -3,7 +3,8 @@
 //! gdb's manual, "Debugging Information in Separate Files": by build id under
 //! the system's debug directory, else by the name and checksum in
 //! `.gnu_debuglink`, beside the binary, in `.debug` beside it, or in the
-//! debug directory under the binary's own path.
+//! debug directory under the binary's own path. Where `DEBUGINFOD_URLS` names servers, at last in the cache of the
+//! client that asks them (debuginfod_find_debuginfo(3)), by build id.
 //!
 //! Some distributions keep a table of symbols in the binary itself ([`inner`]).
 
@@ -78,7 +79,29 @@ pub(crate) fn find(
     if let Some(path) = by_id.filter(|path| build_id_of(path).as_deref() == build_id) {
         return Some(path);
     }
-    let link = link?;
+    let linked = link.and_then(|link| by_link(binary, build_id, link));
+    linked.or_else(|| build_id.and_then(fetched))
+}
+
+/// The file that a client of debuginfod has fetched.
+fn fetched(id: &[u8]) -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("DEBUGINFOD_URLS")?;
+    let cache = set("DEBUGINFOD_CACHE_PATH").map(PathBuf::from);
+    let home = || set("HOME").map(PathBuf::from);
+    let old = || home().map(|home| home.join(".debuginfod_client_cache"));
+    let cache = cache.or_else(|| old().filter(|path| path.is_dir()));
+    let of_user = || set("XDG_CACHE_HOME").map(PathBuf::from);
+    let of_home = || home().map(|home| home.join(".cache"));
+    let own = || of_user().or_else(of_home);
+    let cache = cache.or_else(|| own().map(|folder| folder.join("debuginfod_client")))?;
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = cache.join(hex).join("debuginfo");
+    (build_id_of(&path).as_deref() == Some(id)).then_some(path)
+}
+
+/// The file that `.gnu_debuglink` names.
+fn by_link(binary: &Path, build_id: Option<&[u8]>, link: &DebugLink) -> Option<PathBuf> {
     // A name with directories would leave the places listed above.
     if link.file.contains('/') || link.file.is_empty() {
         return None;

@@ -33,7 +33,7 @@ pub const PACKAGES: &[Group] = &[
         "systemd", "bsdutils", "sudo", "util-linux", "qemu-utils", "python3-greenlet",
     ] },
     Group { why: "independent oracles, and tools to look at failures with", packages: &[
-        "binutils", "gdb", "valgrind", "strace", "libc6-dbg", "libxml2-utils", "lcov", "libipt-dev", "uftrace", "afl++",
+        "binutils", "gdb", "valgrind", "strace", "libc6-dbg", "libxml2-utils", "lcov", "libipt-dev", "uftrace", "afl++", "debuginfod",
     ] },
     Group { why: "compilers and linkers that optimise by profiles", packages: &[
         "bolt-16", "clang-14", "llvm-14", "lld-14",
@@ -64,6 +64,7 @@ const MODULES: &[Module] = &[
     Module { package: "cli", module: "coverage::", needs: &["lcov", "zstd", "gcov"] },
     Module { package: "cli", module: "descriptors::", needs: &["pigz", "pbzip2", "zstd", "xz"] },
     Module { package: "cli", module: "documented::the_screen", needs: &["python3"] },
+    Module { package: "cli", module: "fetched_names::", needs: &["debuginfod-find", "objcopy", "strip"] },
     Module { package: "cli", module: "flow::graphs_have_all_that_large", needs: &["clang-14", "ld.lld-14", "/usr/lib/llvm-14/bin/llvm-objdump", "ruby", "ocaml", "gofmt"] },
     Module { package: "cli", module: "fuzzed_programs::a_fuzzer", needs: &["afl-fuzz"] },
     Module { package: "cli", module: "html::", needs: &["chromium", CONSUMERS] },

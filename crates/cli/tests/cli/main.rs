@@ -34,6 +34,7 @@ mod documented;
 mod edited_threads;
 mod encoded;
 mod far;
+mod fetched_names;
 mod first_screen;
 mod flow;
 mod followed;
