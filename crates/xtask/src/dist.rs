@@ -41,8 +41,8 @@ pub struct Options {
     /// Make no Python wheel, which needs pip and its registry.
     #[arg(long)]
     no_wheel: bool,
-    /// Level of compression, 1 to 9.
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u8).range(1..=9))]
+    /// Level of compression, 1 to 9; 0: as little as there is.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u8).range(..=9))]
     level: u8,
 }
 
@@ -170,7 +170,10 @@ impl Release<'_> {
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
         tar.arg(format!("--mtime=@{}", self.time));
-        tar.arg(format!("--use-compress-program=gzip -n{}", self.level));
+        tar.arg(format!(
+            "--use-compress-program=gzip -n{}",
+            self.level.max(1)
+        ));
         tar.arg("-C").arg(&self.out).arg("-cf").arg(&path).arg(name);
         run_command(&mut tar)?;
         Ok(path)

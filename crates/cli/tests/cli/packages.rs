@@ -14,6 +14,8 @@ fn dist(folder: &Folder, words: &[&str]) {
     cargo.args([
         "run", "-q", "--locked", "-p", "xtask", "--", "dist", "--out",
     ]);
+    // With it, which the gate sets for its tests, xtask would be built anew.
+    cargo.env_remove("RUSTC_BOOTSTRAP");
     succeed(cargo.arg(folder.file("dist")).args(words));
 }
 
@@ -114,7 +116,7 @@ fn packages_are_installed_used_and_removed() {
     let stripped = folder.file("everypath");
     succeed(Command::new("strip").arg("-o").arg(&stripped).arg(BINARY));
     let binary = stripped.to_str().unwrap();
-    dist(&folder, &["--no-wheel", "--level=1", "--binary", binary]);
+    dist(&folder, &["--no-wheel", "--level=0", "--binary", binary]);
     install_and_remove(&folder);
     unpack_and_use(&folder);
 }

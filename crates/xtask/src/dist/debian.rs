@@ -36,8 +36,12 @@ pub fn package(release: &Release<'_>) -> Result<PathBuf> {
         .join(format!("everypath_{}_amd64.deb", release.version));
     let mut dpkg = Command::new("dpkg-deb");
     dpkg.env("SOURCE_DATE_EPOCH", &release.time);
-    dpkg.args(["--root-owner-group", "-Zxz"]);
-    dpkg.arg(format!("-z{}", release.level)).arg("--build");
+    dpkg.arg("--root-owner-group");
+    match release.level {
+        0 => dpkg.arg("-Znone"),
+        level => dpkg.args(["-Zxz".to_owned(), format!("-z{level}")]),
+    };
+    dpkg.arg("--build");
     dpkg.stdout(std::process::Stdio::null());
     run_command(dpkg.arg(&root).arg(&path))?;
     fs::remove_dir_all(&root)?;
