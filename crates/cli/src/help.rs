@@ -186,8 +186,7 @@ const TOPICS: [(&str, &str); 3] = [
   126  the program cannot be executed
   127  there is no such program
 
-With `run`, `contexts`, `count` and `trace`, 125 to 127 can also be the program's own; then nothing
-is on standard error that begins with `everypath:`.
+125 to 127 can also be the program's own: an error of Everypath is said on standard error.
 ",
     ),
     (

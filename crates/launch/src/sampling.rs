@@ -12,6 +12,8 @@
 //! Invariants: of the pool only words at checked offsets are read. An offset that is no node's counts for the first node
 //! of the thread (`trace::from_pool_timed`).
 //!
+//! While a process waits for an answer of the recorder (`requests`), waiting is nobody's.
+//!
 //! Limits: what comes before the first look at a process, and after the last one, up to a millisecond each, is missing. A
 //! sweep over all threads takes no more than a tenth of a processor, so many threads are looked at less often. Where
 //! threads are more than processors, those that are ready get the time of those that execute. Processes of another PID
@@ -42,7 +44,7 @@ pub type Times = HashMap<u64, [u64; 2]>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
     pub threads: HashMap<u64, Times>,
-    /// How often a thread was looked at.
+    /// Number of looks at threads, all together.
     pub looks: u64,
 }
 
@@ -155,6 +157,8 @@ impl Process {
         if let (Some([_, last]), Some(ns)) = (&mut self.executed, sys::executed_ns(self.pid)) {
             *last = ns;
         }
+        // A thread that waits now may wait for this recorder, which reads the functions of a file.
+        let asks = record.asked.load(Acquire) != record.answered.load(Acquire);
         let passed = now.duration_since(self.last_look).as_nanos() as u64;
         self.last_look = now;
         let times = &mut self.times;
@@ -162,8 +166,10 @@ impl Process {
             let Some(executes) = executes(stat) else {
                 return false;
             };
-            if let Some(node) = pool
-                .at::<ThreadRecord>(at)
+            let record = pool.at::<ThreadRecord>(at);
+            let is_ours = asks && !executes;
+            if let Some(node) = record
+                .filter(|_| !is_ours)
                 .and_then(|record| node(pool, record))
             {
                 let times = times.entry(at).or_default().entry(node).or_default();
@@ -297,17 +303,20 @@ mod tests {
         let words: &InsnWords = pool.at(WORDS[0]).unwrap();
         words.words[COST_WORDS].store(1, Relaxed);
         sampler.sweep(&pool, later(4));
-        // What was measured is twice what looks found: shares stay.
-        sampler.processes.get_mut(&PROCESS).unwrap().executed = Some([1_000, 8_001_000]);
+        // A file is asked for, and the other thread may wait for that.
         let process: &ProcessRecord = pool.at(PROCESS).unwrap();
+        process.asked.store(1, Relaxed);
+        sampler.sweep(&pool, later(5));
+        // The process has executed twice as long as looks found: shares stay.
+        sampler.processes.get_mut(&PROCESS).unwrap().executed = Some([1_000, 10_001_000]);
         process.state.store(process_state::EXITED, Relaxed);
         sampler.sweep(&pool, later(9));
         assert!(sampler.processes.is_empty());
         let samples = sampler.finish();
-        assert_eq!(samples.looks, 6);
+        assert_eq!(samples.looks, 8);
         let mine = &samples.threads[&THREADS[0]];
         assert_eq!(mine[&(NODES + 8)], [6_000_000, 0]);
-        assert_eq!(mine[&(NODES + 16)], [2_000_000, 0]);
+        assert_eq!(mine[&(NODES + 16)], [4_000_000, 0]);
         let others = &samples.threads[&THREADS[1]];
         assert_eq!(others[&(NODES + 8)], [0, 4_000_000]);
         drop(release);

@@ -1,9 +1,10 @@
 //! `from_pool` on pools made by hand, as the engine would write them, and on
 //! the same pools with bytes changed.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use trace::{End, Label, Live, Meta, Most, Recording, from_pool};
+use trace::{Cost, End, Label, Live, Meta, Most, Recording, Times, from_pool, from_pool_timed};
 use wire::log::{CHUNK, Func, Kind, LogChunk, Map, Record, Unmap};
 use wire::view::Pool;
 use wire::{
@@ -380,6 +381,34 @@ fn nodes_get_indices_across_chunks() {
             (257, Some(1), 2, Some(2), 9),
         ]
     );
+}
+
+#[test]
+fn times_are_costs_of_their_nodes() {
+    let mut target = Target::new();
+    let process = target.process(10, 0, false);
+    let thread = target.thread(process, 10);
+    let other = target.thread(process, 11);
+    let chunk = target.chunk(thread, 2);
+    let root = target.node(chunk, node::LABEL_THREAD, 0, 0, 1);
+    let child = target.node(chunk, 256, root, 0, 1);
+    let chunk = target.chunk(other, 1);
+    target.node(chunk, node::LABEL_THREAD, 0, 0, 1);
+    // A place between nodes is the first one's.
+    let own = [(child, [5, 7]), (root, [1, 0]), (child + 8, [10, 20])];
+    let times = Times::from([(thread, HashMap::from(own))]);
+    let recording = from_pool_timed(&target.pool(), Meta::default(), Some(&times));
+    let threads = &recording.processes[0].threads;
+    let of = |tid, cost| {
+        let thread = threads.iter().find(|thread| thread.tid == tid).unwrap();
+        thread.costs_of(cost).unwrap().to_vec()
+    };
+    assert_eq!(of(10, Cost::Time), [11, 5]);
+    assert_eq!(of(10, Cost::Waiting), [20, 7]);
+    assert_eq!(of(11, Cost::Time), [0]);
+    // Without times nodes have none, not even 0.
+    let untimed = from_pool(&target.pool(), Meta::default());
+    assert_eq!(untimed.processes[0].threads[0].costs_of(Cost::Time), None);
 }
 
 #[test]
