@@ -3,7 +3,9 @@
 //! Problem: the engine needs `alloc` collections, and there is no libc.
 //! Approach: powers of two (and the steps half-way between) from 16 bytes up,
 //! one free list each; larger than 256 KB goes to mmap. Freed blocks return to
-//! their list; chunks are never returned, the engine's data only grows.
+//! their list; chunks are never returned, the engine's data only grows. A chunk
+//! is a huge page where the kernel has one: every program uses most of the first,
+//! and 256 small pages take ten times as long to get and to give back.
 //!
 //! Invariant: used only under the engine lock or before the second thread
 //! exists, so the inner spin is never contended across a fork.
@@ -14,9 +16,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Lock;
 
-const CHUNK: u64 = 1 << 20;
+const CHUNK: u64 = 2 << 20;
+/// Bytes of the first chunk that every program uses: the decoder's tables alone are half of them.
+const FIRST: u64 = 1 << 20;
 const LARGE: usize = 256 << 10;
-/// From this size on huge pages are asked for: two of them fit in.
+/// From this size on huge pages are asked for: chunks, and tables in which two of them fit.
 const HUGE: u64 = 4 << 20;
 const CLASSES: usize = 32;
 
@@ -101,7 +105,7 @@ impl Heap {
             Some(addr) => addr,
             None => return self.map_from_reserve(len),
         };
-        if len >= HUGE {
+        if len >= HUGE || len == CHUNK {
             // SAFETY: advice on our own mapping. Large tables are read at
             // random: with small pages every access misses the TLB, too.
             let _ = unsafe { sys::madvise(addr, len, sys::MADV_HUGEPAGE) };
@@ -145,10 +149,9 @@ unsafe impl GlobalAlloc for Heap {
                 return core::ptr::null_mut();
             };
             if lists.next == 0 {
-                // The first one is used by every program, the tables of the decoder alone take half of it: one call
-                // for 256 faults. Kernels before 5.14 do not know it.
+                // One call for one fault, or 256. Kernels before 5.14 do not know it.
                 // SAFETY: advice on our own mapping.
-                let _ = unsafe { sys::madvise(chunk, CHUNK, sys::MADV_POPULATE_WRITE) };
+                let _ = unsafe { sys::madvise(chunk, FIRST, sys::MADV_POPULATE_WRITE) };
             }
             lists.next = chunk + size as u64;
             lists.end = chunk + CHUNK;

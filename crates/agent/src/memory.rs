@@ -174,6 +174,29 @@ pub fn map_at(addr: u64, len: u64, prot: u32, flags: u32) -> Option<u64> {
     Some(got)
 }
 
+/// Replaces a part of the engine's own memory, which nobody uses yet, by zeroed private memory, of which a
+/// forked child has an empty one: it is given free with the process, where memory of the pool is kept.
+/// Where the kernel grants no mapping, the part is backed as it is.
+///
+/// # Safety
+/// The pages are the caller's, and nothing refers to them.
+pub unsafe fn map_over(start: u64, len: u64) -> sys::Result<()> {
+    let prot = sys::PROT_READ | sys::PROT_WRITE;
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE | sys::MAP_FIXED;
+    // SAFETY: over memory that nobody uses, as the caller says.
+    match unsafe { sys::mmap(start, len, prot, flags, -1, 0) } {
+        Ok(_) => {
+            for advice in [sys::MADV_WIPEONFORK, sys::MADV_DONTDUMP] {
+                // SAFETY: advice on the range just mapped. Without it a child copies the memory.
+                let _ = unsafe { sys::madvise(start, len, advice) };
+            }
+            Ok(())
+        }
+        // SAFETY: the same range, which is still the pool's.
+        Err(_) => unsafe { crate::pool::back(start, len) },
+    }
+}
+
 /// Notes a fresh mapping, and keeps it out of core dumps; failure changes nothing.
 fn own(start: u64, len: u64) {
     note(start, len);

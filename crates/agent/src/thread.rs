@@ -24,6 +24,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use sys::signal::{SigAction, SigInfo, SigSet, SigStack};
 use wire::view::Pool;
 
+use crate::memory::map_over;
 use crate::signals::SignalTable;
 
 /// Entries of the transition cache (contexts mode): a negated tag and a state,
@@ -49,8 +50,9 @@ pub const SLOTS: i32 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextTail {
     Nothing,
+    /// A cache of the thread's own, in private memory ([`crate::memory::map_over`]).
     Transitions,
-    /// And cells.
+    /// And cells. Both are in the pool: cells hold counts.
     Cells,
     /// Pages that emitted code polls ([`crate::polls`]).
     Polls,
@@ -72,11 +74,12 @@ impl ContextTail {
         }
     }
 
+    /// Bytes of the pool that are needed at once.
     fn backed(self) -> u64 {
         match self {
             ContextTail::Slots { backed, .. } => backed,
-            ContextTail::Polls => 0,
-            other => other.space(),
+            ContextTail::Cells => self.space(),
+            _ => 0,
         }
     }
 }
@@ -409,11 +412,8 @@ impl Blocks {
         unsafe {
             core::ptr::write_bytes(context, 0, 1);
             if matches!(behind, ContextTail::Transitions | ContextTail::Cells) && used_before {
-                core::ptr::write_bytes(
-                    (block.context + TRANSITION_TAGS as u64) as *mut u64,
-                    0,
-                    (behind.space() / 8) as usize,
-                );
+                let tail = (block.context + TRANSITION_TAGS as u64) as *mut u8;
+                core::ptr::write_bytes(tail, 0, behind.space() as usize);
             }
             (*context).this = block.context;
             (*context).runtime_rsp = block.stacks + GUARD + RUNTIME_STACK - 64;
@@ -479,8 +479,11 @@ impl Blocks {
             }
             None => return None,
         };
-        if behind == ContextTail::Polls {
-            crate::polls::map(context);
+        match behind {
+            ContextTail::Polls => crate::polls::map(context),
+            // SAFETY: the pages behind a context that no thread has yet.
+            ContextTail::Transitions => unsafe { map_over(context + 4096, behind.space()).ok()? },
+            _ => {}
         }
         let used = alloc::boxed::Box::leak(alloc::boxed::Box::new(AtomicU32::new(0)));
         self.list.push(Block {

@@ -18,6 +18,7 @@ use isa::Asm;
 
 use crate::entry::{Routine, routines};
 
+const HUGE_PAGE: u64 = 2 << 20;
 const THUNK: u64 = 16;
 const THUNKS: u64 = 4096;
 /// Segments of a full arena: 2 MB each.
@@ -89,6 +90,9 @@ impl Cache {
             .map(|i| Segment::new(arena + THUNKS + i * size, size))
             .collect();
         let free = arena + THUNKS + count * size..arena + len;
+        // The first segment is filled from both ends: one fault for fifty.
+        // SAFETY: advice on the engine's own memory.
+        let _ = unsafe { sys::madvise(arena, HUGE_PAGE.min(len), sys::MADV_HUGEPAGE) };
         let mut cache = Cache {
             arena,
             free,

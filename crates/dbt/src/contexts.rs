@@ -298,20 +298,9 @@ pub fn extent(pc: u64, process: &Process) -> Option<(FuncEntry, u64)> {
     let pool = process.log.pool;
     let count = pool.at::<FuncTable>(table)?.count.load(Relaxed);
     let offset = region.file_offset(pc);
-    let at = |i: u64| {
-        let before = size_of::<FuncTable>() + i as usize * size_of::<FuncEntry>();
-        pool.at::<FuncEntry>(table + before as u64)
-    };
-    let (mut low, mut high) = (0, count);
-    while low < high {
-        let middle = (low + high) / 2;
-        if at(middle)?.start <= offset {
-            low = middle + 1
-        } else {
-            high = middle
-        }
-    }
-    let entry = *at(low.checked_sub(1)?)?;
+    let entries = pool.slice::<FuncEntry>(table + size_of::<FuncTable>() as u64, count)?;
+    let after = entries.partition_point(|entry| entry.start <= offset);
+    let entry = *entries[..after].last()?;
     (offset < entry.end).then_some((entry, offset))
 }
 

@@ -42,6 +42,7 @@ use crate::streams;
 use crate::translate::Emit;
 
 const SLOTS: u64 = 1 << 16;
+const HUGE_PAGE: u64 = 2 << 20;
 /// Bytes of the spills of rcx and rdx, with which an event begins: who has
 /// spilled them already goes on behind them.
 pub const RCX_RDX_SPILLS: u64 = 18;
@@ -95,17 +96,22 @@ impl Tables {
             Some(_) => return true,
         }
         // Odd places that linkers, sanitizers and JITs do not ask for.
-        let candidates = (0..64).map(|i| 0x3a5d_0000 + i * 0x0070_0000);
+        let candidates = (0..64).map(|i| 0x3a60_0000 + i * 0x0060_0000);
         let prot = sys::PROT_READ | sys::PROT_WRITE;
-        let Some(jump) = candidates.into_iter().find_map(|at| {
-            agent::memory::map_at(at, self.len * 16, prot, sys::MAP_FIXED_NOREPLACE)
-        }) else {
+        let bytes = (self.len * 16).next_multiple_of(HUGE_PAGE);
+        let Some(jump) = candidates
+            .into_iter()
+            .find_map(|at| agent::memory::map_at(at, bytes, prot, sys::MAP_FIXED_NOREPLACE))
+        else {
             return false;
         };
         self.sets[set] = jump;
-        // One call for 256 faults; older kernels do not know it.
+        // A huge page, or one call for 256 faults; older kernels do not know it.
         // SAFETY: advice on our own mapping.
-        let _ = unsafe { sys::madvise(jump, self.len * 16, sys::MADV_POPULATE_WRITE) };
+        let _ = unsafe {
+            let _ = sys::madvise(jump, bytes, sys::MADV_HUGEPAGE);
+            sys::madvise(jump, self.len * 16, sys::MADV_POPULATE_WRITE)
+        };
         let len = self.len as usize;
         for (table, empty) in self.empty.into_iter().enumerate() {
             // SAFETY: that half of the fresh mapping, which no other thread knows yet.

@@ -91,6 +91,9 @@ impl Insn {
             // Illegal without a store, and may fault with one.
             return true;
         }
+        if matches!(self.flow(), Flow::Jump(_) | Flow::Cond(..)) {
+            return false;
+        }
         if mnemonic == Mnemonic::Lea || self.is_nop() {
             return false;
         }
@@ -113,13 +116,12 @@ impl Insn {
             ),
             count => (0..count).all(general) && !self.may_access_memory(),
         };
-        let is_jump = matches!(self.flow(), Flow::Jump(_) | Flow::Cond(..));
         // Results and addresses that there are none of.
         let checks = matches!(
             mnemonic,
             Mnemonic::Div | Mnemonic::Idiv | Mnemonic::Wrfsbase | Mnemonic::Wrgsbase
         );
-        !is_jump && (!is_plain || checks || self.raw.is_privileged() || self.may_be_missing())
+        !is_plain || checks || self.raw.is_privileged() || self.may_be_missing()
     }
 
     /// Whether it is an invalid opcode of processors that programs are for: what is in use

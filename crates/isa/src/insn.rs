@@ -22,8 +22,9 @@ pub enum DecodeError {
 }
 
 /// Control flow after an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flow {
+    #[default]
     Next,
     Jump(u64),
     Cond(Cc, u64),
@@ -59,6 +60,8 @@ pub enum StackMove {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Insn {
     pub(crate) raw: Instruction,
+    /// Asked many times for each instruction.
+    flow: Flow,
     displacement_at: u8,
     /// Its bytes, and some that follow.
     bytes: [u8; KEPT],
@@ -118,6 +121,10 @@ impl<'a> Reader<'a> {
             // Fewer than 16.
             None => insn.bytes[..here.len()].copy_from_slice(here),
         }
+        insn.flow = match insn.raw.flow_control() {
+            FlowControl::Next => Flow::Next,
+            other => insn.flow_of_branch(other),
+        };
         Ok(())
     }
 }
@@ -182,10 +189,7 @@ impl Insn {
 
     #[inline]
     pub fn flow(&self) -> Flow {
-        match self.raw.flow_control() {
-            FlowControl::Next => Flow::Next,
-            other => self.flow_of_branch(other),
-        }
+        self.flow
     }
 
     fn flow_of_branch(&self, control: FlowControl) -> Flow {

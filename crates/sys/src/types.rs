@@ -57,6 +57,7 @@ pub const MADV_DONTNEED: u32 = 4;
 pub const MADV_DONTFORK: u32 = 10;
 pub const MADV_HUGEPAGE: u32 = 14;
 pub const MADV_DONTDUMP: u32 = 16;
+pub const MADV_WIPEONFORK: u32 = 18;
 pub const MADV_POPULATE_WRITE: u32 = 23;
 
 pub const O_RDONLY: u32 = 0;

@@ -123,6 +123,20 @@ impl Pool {
         Some(unsafe { &*self.base.add(offset as usize).cast::<T>() })
     }
 
+    /// The `count` structures from `offset` on, if they lie in the mapping.
+    pub fn slice<T: Shared>(&self, offset: u64, count: u64) -> Option<&[T]> {
+        let bytes = count.checked_mul(size_of::<T>() as u64)?;
+        let end = offset.checked_add(bytes)?;
+        if end > self.len || !offset.is_multiple_of(align_of::<T>() as u64) {
+            return None;
+        }
+        // SAFETY: in bounds and aligned by the test above (the base is page aligned), valid for any bits and shared
+        // soundly by `T: Shared`.
+        Some(unsafe {
+            core::slice::from_raw_parts(self.base.add(offset as usize).cast::<T>(), count as usize)
+        })
+    }
+
     /// Copies 16-bit words out, as many as lie in the mapping and fit `out`; `offset` is even.
     pub fn read_words(&self, offset: u64, out: &mut [u16]) -> usize {
         if !offset.is_multiple_of(2) {

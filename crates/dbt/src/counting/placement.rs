@@ -20,13 +20,13 @@ pub(super) fn dead_flags(insns: &[Insn]) -> Option<usize> {
     let mut live = Flags::ALL;
     let mut dead = None;
     for (i, insn) in insns.iter().enumerate().rev() {
-        live = live
-            .without(insn.flags_overwritten())
-            .with(insn.flags_read());
-        if insn.may_fault() {
+        live = match insn.may_fault() {
             // A handler sees the flags as they were.
-            live = Flags::ALL;
-        }
+            true => Flags::ALL,
+            false => live
+                .without(insn.flags_overwritten())
+                .with(insn.flags_read()),
+        };
         if live == Flags::NONE {
             dead = Some(i);
         }
