@@ -21,8 +21,8 @@ use crate::edit_cache::Inserted;
 use crate::edited_run::EditedRun;
 use crate::exit_status::Ending;
 use crate::flags::{
-    BlockKind, Cli, Command, ContextMode, Contexts, Count, Destination, Format, Report, Run, View,
-    WhenEdited, WhichForest,
+    BlockKind, Cli, Command, ContextMode, Contexts, Count, Destination, Format, Metric, Report,
+    Run, View, WhenEdited, WhichForest,
 };
 use crate::help;
 use crate::output::{mid_sentence, reason};
@@ -31,6 +31,7 @@ use crate::page_sources::Trust;
 use crate::program;
 use crate::raptor;
 use crate::reports;
+use crate::sampling::{self, Sampling};
 use crate::selection;
 use crate::session::Session;
 use crate::show::Show;
@@ -111,7 +112,7 @@ fn run_only(flags: &Run) -> Result<Ending> {
         control: None,
         order: 0,
         memory: 0,
-        samples: false,
+        sampling: Sampling::No,
         selector: Selector::everything(),
         options: Vec::new(),
         show: Show::run(flags.destination.format, flags.engine_stats),
@@ -158,7 +159,7 @@ fn contexts(flags: &Contexts) -> Result<Ending> {
         control: None,
         order: 0,
         memory: 0,
-        samples: flags.time,
+        sampling: Sampling::of(flags),
         selector: selection::selector(flags),
         options: options(flags, edited.as_ref().and_then(|(.., left)| left.clone())),
         show: Show {
@@ -215,19 +216,20 @@ fn counted(flags: &Contexts, blocks: Option<BlockContexts>) -> Result<Vec<Cost>>
         (None, true) => vec![Cost::Instructions],
         (_, false) => costs_of(&flags.cost),
     };
-    if flags.time && blocks.is_some() {
+    let times = sampling::is_asked(flags);
+    if times && blocks.is_some() {
         bail!("--time is about functions; leave out --mode; nothing was run");
     }
-    if flags.time && !costs.contains(&Cost::Instructions) {
+    if times && !costs.contains(&Cost::Instructions) {
         bail!(
             "--time is sampled by what instructions count for; leave out --cost calls; nothing was run"
         );
     }
-    let is_known = |cost: &Cost| costs.contains(cost) || (flags.time && cost.is_time());
+    let is_known = |cost: &Cost| costs.contains(cost) || (times && cost.is_time());
     match sorted_by(&flags.view).filter(|cost| !is_known(cost)) {
         None => Ok(costs),
         Some(cost) if cost.is_time() => {
-            bail!("--by sorts by a time that is not sampled; add --time; nothing was run")
+            bail!("--by sorts by a time that is not sampled; leave out --time=no; nothing was run")
         }
         Some(cost) => bail!(
             "--by {0} sorts by what is not counted; add --cost {0}; nothing was run",
@@ -257,7 +259,7 @@ fn recorded_k(flags: &Contexts, is_of_blocks: bool) -> Option<u32> {
 
 /// The costs among what is to be counted. What some instructions are is counted with
 /// how many there are.
-pub fn costs_of(metrics: &[crate::flags::Metric]) -> Vec<Cost> {
+pub fn costs_of(metrics: &[Metric]) -> Vec<Cost> {
     let mut costs: Vec<Cost> = metrics.iter().filter_map(|metric| metric.cost()).collect();
     if costs.iter().any(|cost| *cost != Cost::Cycles) {
         costs.push(Cost::Instructions);
@@ -381,7 +383,7 @@ fn count(flags: &Count) -> Result<Ending> {
         control: None,
         order: 0,
         memory: 0,
-        samples: false,
+        sampling: Sampling::No,
         selector: Selector::everything(),
         options,
         html: flags.page.wanted(),
@@ -509,6 +511,7 @@ fn options(flags: &Contexts, left_out: Option<String>) -> Vec<(String, String)> 
         ("funcs", flags.funcs.join(",")),
         ("modules", flags.modules.join(",")),
         (without_root::OPTION, word(flags.main_image_only, "yes")),
+        (report::TIME, word(sampling::is_asked(flags), "yes")),
         ("count-self-jumps", word(flags.count_self_jumps, "yes")),
     ];
     let names = [

@@ -100,6 +100,7 @@ mod reader;
 mod recordings;
 mod reports;
 mod rewrite;
+mod sampling;
 mod selection;
 mod session;
 mod show;

@@ -26,6 +26,7 @@ use crate::mistakes;
 use crate::output::{self, Kind, Output, Unsaved, mid_sentence};
 use crate::page_sources::{OnDisk, Trust};
 use crate::progress::Progress;
+use crate::sampling::Sampling;
 use crate::selection::{self, Extents};
 use crate::show::{self, Page, Show};
 use crate::{FAILED, debuginfod, program, symbolize};
@@ -59,7 +60,7 @@ pub struct Session<'a> {
     /// Memory accesses that a trace records (`wire::stream::memory`).
     pub memory: u32,
     /// Whether it is sampled where threads execute and wait.
-    pub samples: bool,
+    pub sampling: Sampling,
     pub selector: Selector,
     /// For the recording: options that were given, as the user wrote them.
     pub options: Vec<(String, String)>,
@@ -218,9 +219,10 @@ impl Session<'_> {
             k: self.recorded_k(),
             ..self.meta(run)
         };
-        let times = self.samples.then_some(&run.samples.threads);
+        let is_kept = self.sampling.keeps(&run.samples);
+        let times = is_kept.then_some(&run.samples.threads);
         let mut recording = trace::from_pool_timed(&run.pool.view(), meta, times);
-        if self.samples {
+        if is_kept {
             let looks = run.samples.looks.to_string();
             recording.meta.options.push((report::LOOKS.into(), looks));
         }
@@ -282,7 +284,7 @@ impl Session<'_> {
             waits_for_all: self.target.wait == Wait::All,
             order: self.order,
             memory: self.memory,
-            samples: self.samples,
+            samples: self.sampling != Sampling::No,
             costs: match self.blocks {
                 // Their code says what they cost.
                 Some(_) => 0,

@@ -58,7 +58,7 @@ pub fn trace(flags: &Trace) -> Result<Ending> {
         selector: controls::selector(&flags.controls),
         order: flags.order.number(),
         memory: flags.accesses().bits(),
-        samples: false,
+        sampling: crate::sampling::Sampling::No,
         options: options(flags),
         show: Show::run(Format::Report, false),
         speaks: false,

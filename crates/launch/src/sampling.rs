@@ -48,6 +48,14 @@ pub struct Samples {
     pub looks: u64,
 }
 
+impl Samples {
+    /// Nanoseconds that all threads executed.
+    pub fn executed_ns(&self) -> u64 {
+        let nodes = self.threads.values().flat_map(HashMap::values);
+        nodes.map(|[executed, _]| executed).sum()
+    }
+}
+
 /// Looks until `done`.
 pub(crate) fn serve(pool: &Pool, done: &AtomicBool) -> Samples {
     // One descriptor a thread. The program has been started, with its own limit.

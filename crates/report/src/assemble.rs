@@ -5,9 +5,9 @@ use analysis::fold::{self, Fold};
 use analysis::hot::{self, Limits};
 use analysis::summary::Totals;
 use analysis::{Forest, K, Weight, merged, summary, without_root};
-use trace::{Cost, Label, Mode, Process, Recording};
+use trace::{Cost, Label, Meta, Mode, Process, Recording};
 
-use crate::{Direction, Report, Section, Tree, frames, overview};
+use crate::{Direction, Report, Section, TIME, Tree, frames, overview};
 
 /// Selection of the contents of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -84,7 +84,7 @@ impl<'a> Report<'a> {
         let metrics = metrics(recording);
         let by = view.by.filter(|by| metrics.contains(by));
         let by = by
-            .or_else(|| hottest_by(&metrics, &totals))
+            .or_else(|| hottest_by(&recording.meta, &metrics, &totals))
             .unwrap_or_default();
         let others = metrics.iter().copied().filter(|&metric| metric != by);
         let weights: Vec<Weight> = [by].into_iter().chain(others).collect();
@@ -179,10 +179,11 @@ fn sections(
     processes.flat_map(of_process).collect()
 }
 
-/// Default metric of hot contexts: time if there is any, then instructions, then cycles, then calls.
-fn hottest_by(metrics: &[Weight], totals: &Totals) -> Option<Weight> {
+/// Default metric of hot contexts: time if it was asked for and there is any, then instructions, then cycles, then calls.
+fn hottest_by(meta: &Meta, metrics: &[Weight], totals: &Totals) -> Option<Weight> {
     let [time, instructions] = [Cost::Time, Cost::Instructions].map(Weight::Cost);
-    if totals.of(time) > 0 {
+    let is_asked = meta.options.iter().any(|(name, _)| name == TIME);
+    if is_asked && totals.of(time) > 0 {
         return Some(time);
     }
     match metrics.contains(&instructions) {

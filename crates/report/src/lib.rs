@@ -81,6 +81,8 @@ pub use numbers::{counted, grouped, size};
 
 /// The option of a recording that says how often threads were looked at for its times.
 pub const LOOKS: &str = "looks";
+/// Name of the option that says that time was asked for.
+pub const TIME: &str = "time";
 
 use std::collections::HashMap;
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::metric::costs;
-use super::{BlockKind, ContextMode, Destination, Metric, Page, Target, View};
+use super::{BlockKind, ContextMode, Destination, Metric, Page, Target, View, YesNo};
 
 #[derive(Debug, Args)]
 pub struct Contexts {
@@ -52,9 +52,10 @@ pub struct Contexts {
     /// Costs to count in each context (default: calls and instructions)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = costs())]
     pub cost: Vec<Metric>,
-    /// Also sample in which contexts threads execute, and wait
-    #[arg(long)]
-    pub time: bool,
+    /// Sample in which contexts threads execute, and wait (default: on a terminal)
+    #[arg(long, value_name = "YES|NO", num_args = 0..=1, require_equals = true, default_missing_value = "yes")]
+    #[arg(hide_possible_values = true)]
+    pub time: Option<YesNo>,
     /// Nodes per process after which new contexts go to a [truncated] node
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     pub max_nodes: u64,

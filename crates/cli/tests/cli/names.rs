@@ -434,3 +434,27 @@ int main(int argc, char **argv) {
     assert!(named(&["./makes", "old"]).is_empty());
     remove_maps("3 zero with spaces");
 }
+
+/// A program in the place of Python, with the function that every interpreter of it has.
+#[test]
+fn python_that_could_name_its_functions_is_told_of() {
+    let folder = Folder::new("python_note");
+    let text = "__attribute__((noinline)) int _PyEval_EvalFrameDefault(int n) { return n + 1; }
+                int main(int argc, char **argv) { return _PyEval_EvalFrameDefault(argc) == 9; }";
+    for (name, can) in [
+        ("python3.12", true),
+        ("libpython3.13.so.1.0", true),
+        ("python3.11", false),
+    ] {
+        folder.program(&["-O1"], name, text);
+        let output = Command::new(BINARY)
+            .current_dir(folder.path())
+            .args(["contexts", "--", &format!("./{name}")])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let note = "note: functions of Python are not shown: with PYTHONPERFSUPPORT=1";
+        assert_eq!(said.contains(note), can, "{name}: {said}");
+    }
+}

@@ -141,7 +141,11 @@ fn times_that_cannot_be_sampled_are_refused() {
             "--time is about functions",
         ),
         (&["--time", "--cost", "calls"], "leave out --cost calls"),
-        (&["--by", "waiting"], "add --time"),
+        (
+            &["--by", "time", "--mode", "intra"],
+            "--time is about functions",
+        ),
+        (&["--by", "waiting", "--time=no"], "leave out --time=no"),
         (&["--cost", "time"], "give --time"),
     ] {
         let output = everypath(
@@ -152,6 +156,66 @@ fn times_that_cannot_be_sampled_are_refused() {
         assert_eq!(output.status.code(), Some(125), "{said}");
         assert!(said.contains(why), "{said}");
     }
+}
+
+/// The screen of a command on a terminal, without the marks of a style.
+fn on_a_terminal(folder: &Path, words: &str) -> String {
+    let line = format!("stty cols 150; {BINARY} {words}");
+    let mut command = Command::new("script");
+    command.args(["-q", "-e", "-c", &line, "/dev/null"]);
+    let output = command.current_dir(folder).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    let mut parts = said.split('\x1b');
+    let first = parts.next().unwrap_or("").to_owned();
+    let plain = parts.filter_map(|part| part.split_once('m'));
+    plain.fold(first, |all, (_, part)| all + part)
+}
+
+#[test]
+fn a_terminal_shows_time_unless_there_is_little_or_none_is_wanted() {
+    let folder = Folder::new("terminal");
+    let text = "__attribute__((noinline)) unsigned long spin(long n) {
+                    unsigned long x = 1;
+                    for (long i = 0; i < n; i++) x = x * 6364136223846793005ul + 1;
+                    return x;
+                }
+                int main(void) { return spin(150000000) == 7; }";
+    folder.program(&["-O1", "-g"], "spin", text);
+    let columns = |screen: &str| -> Vec<String> {
+        let head = screen.lines().find(|line| line.contains("with callees "));
+        let words = head
+            .unwrap_or_else(|| panic!("{screen}"))
+            .split_whitespace();
+        words.map(str::to_owned).collect()
+    };
+    let has_time = |screen: &str| columns(screen).contains(&"time".to_owned());
+    let screen = on_a_terminal(folder.path(), "contexts -- ./spin");
+    assert!(has_time(&screen), "{screen}");
+    assert!(screen.contains("(`--by time` sorts by it)"), "{screen}");
+    assert!(!screen.contains("instructions are not time"), "{screen}");
+    let first = columns(&screen).into_iter().skip(3);
+    assert_eq!(
+        first.take(1).collect::<Vec<_>>(),
+        ["instructions"],
+        "{screen}"
+    );
+    for words in ["contexts --time=no -- ./spin", "contexts -- true"] {
+        let screen = on_a_terminal(folder.path(), words);
+        assert!(!has_time(&screen), "{screen}");
+        assert!(screen.contains("instructions are not time"), "{screen}");
+    }
+    // Nobody reads at once what goes into a pipe.
+    let piped = |words: &[&str]| {
+        let output = everypath(
+            folder.path(),
+            &[&["contexts"], words, &["--", "./spin"]].concat(),
+        );
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(!has_time(&piped(&[])));
+    let sorted = piped(&["--by", "time"]);
+    assert_eq!(columns(&sorted)[3], "time", "{sorted}");
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
         notes.extend(missing_symbols(report));
         notes.extend(missing_lines(report));
         notes.extend(unnamed_code(report));
+        notes.extend(python(report));
         notes.extend(truncated(report));
         notes.extend(many(report));
         notes.extend(outside(report));
@@ -54,7 +55,8 @@ pub(crate) fn all(report: &Report) -> Vec<String> {
 
 fn not_time(report: &Report) -> Option<String> {
     let by_instructions = report.by == Weight::Cost(Cost::Instructions);
-    (by_instructions && !report.overviews.is_empty()).then(|| {
+    let has_time = report.metrics.contains(&Weight::Cost(Cost::Time));
+    (by_instructions && !has_time && !report.overviews.is_empty()).then(|| {
         "instructions are not time (`contexts --time` samples it): waiting costs none, and a cache miss no more than a hit".into()
     })
 }
@@ -63,8 +65,12 @@ fn not_time(report: &Report) -> Option<String> {
 fn sampled(report: &Report) -> Option<String> {
     let options = &report.recording.meta.options;
     let (_, looks) = options.iter().find(|(name, _)| name == LOOKS)?;
+    let sorts = match report.by {
+        Weight::Cost(Cost::Time) => "",
+        _ => " (`--by time` sorts by it)",
+    };
     Some(format!(
-        "time is sampled, {} looks at threads, each millisecond at most; calls are slower in the translated program \
+        "time is sampled, {} looks at threads, each millisecond at most{sorts}; calls are slower in the translated program \
          than natively, so what calls much has more of it",
         grouped(looks.parse().unwrap_or(0))
     ))
@@ -211,6 +217,36 @@ fn unnamed_code(report: &Report) -> Option<String> {
             percent(unnamed, all)
         )
     })
+}
+
+/// An interpreter of Python that can say which of Python's functions it executes, and was not told to.
+fn python(report: &Report) -> Option<String> {
+    /// First version with trampolines, which have a name and a place for each function.
+    const FIRST: u32 = 12;
+    let can = |process: &Process| {
+        let interprets = |function: &Function| {
+            let is_loop = function.name.as_deref() == Some("_PyEval_EvalFrameDefault");
+            let module = process.module_of(function).filter(|_| is_loop);
+            let minor = module.and_then(|module| minor_of_python(&base_name(&module.path)));
+            minor.is_some_and(|minor| minor >= FIRST)
+        };
+        let is_pythons = |function: &Function| {
+            let name = function.name.as_deref();
+            name.is_some_and(|name| name.starts_with("py::"))
+        };
+        process.functions.iter().any(interprets) && !process.functions.iter().any(is_pythons)
+    };
+    report.recording.processes.iter().any(can).then(|| {
+        "functions of Python are not shown: with PYTHONPERFSUPPORT=1 in the environment python tells which it executes"
+            .into()
+    })
+}
+
+/// The minor version of Python 3 in the name of its program or library.
+fn minor_of_python(name: &str) -> Option<u32> {
+    let (_, version) = name.split_once("python3.")?;
+    let digits = version.split(|byte: char| !byte.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 /// Noun for the places that contexts are of.
