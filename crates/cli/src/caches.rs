@@ -15,6 +15,7 @@ use report::counts::{Form, Report, View, caches as of_caches, reuse as of_reuse,
 use report::text::Style;
 use trace::{Cost, Process, Recording};
 
+use crate::binaries;
 use crate::branches::{say, send};
 use crate::exit_status::Ending;
 use crate::flags::{Caches, CachesForm};
@@ -109,6 +110,8 @@ fn show(
         let mut files = OnDisk::new(&images, Trust::Modules);
         report.read_sources(&mut files);
     }
+    let (binaries, _) = binaries::open(&report.modules());
+    report.read_declarations(&binaries);
     send(output, |out| {
         of_caches::write(&report, (config, &costs), form, style, out)
     })

@@ -189,6 +189,10 @@ impl Show {
             let images = Images::new();
             let mut files = OnDisk::new(&images, self.trust);
             report.read_sources(&mut files);
+            if report.lacks_declarations() {
+                let (binaries, _) = binaries::open(&report.modules());
+                report.read_declarations(&binaries);
+            }
             if self.counts.annotate.is_empty() && !self.counts.inlines {
                 let mut modules = report.modules();
                 let is_nameless = |insn: &&Counted| insn.source.function.is_none();

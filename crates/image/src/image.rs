@@ -394,9 +394,9 @@ impl Image {
         }
     }
 
-    /// Functions with code, and what was inlined into them, as its own DWARF has them.
+    /// Functions with code, and what was inlined into them, as its DWARF has them, or that of its separate debug file.
     pub fn scopes(&self) -> Vec<Scope> {
-        scopes::read(&self.bytes)
+        scopes::of(&self.bytes, || self.debug_file())
     }
 
     /// Whether it has line tables itself, and not in a separate debug file.
@@ -405,6 +405,13 @@ impl Image {
             Some(Some(lines)) => lines.are_own(),
             _ => self.go_table().is_some(),
         }
+    }
+
+    /// Whether its lines were made where it is: they are in the file, or in a debug file in the same folder.
+    pub fn has_lines_beside(&self) -> bool {
+        let folder = self.path.parent();
+        let beside = |debug: &Path| folder.is_some_and(|folder| debug.starts_with(folder));
+        self.has_own_lines() || self.debug_file().is_some_and(beside)
     }
 
     /// Go's own table of functions and lines.

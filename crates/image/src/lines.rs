@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use gimli::{
     AttributeValue, ColumnType, DebugLine, DebugLineOffset, DebugLineStr, DebugStr, EndianSlice,
-    IncompleteLineProgram, LittleEndian as LE,
+    IncompleteLineProgram, LineInstruction, LineRow, LittleEndian as LE,
 };
 use hashbrown::HashMap;
 use object::read::elf::ElfFile64;
@@ -342,9 +342,27 @@ impl Sections {
             return found;
         };
         found.version = program.header().version();
-        let mut run = program.rows();
+        let header = program.header().clone();
         let (mut sequences, mut rows) = (Vec::new(), Vec::new());
-        while let Ok(Some((_, row))) = run.next_row() {
+        let (mut row, mut program) = (LineRow::new(&header), program);
+        let (mut instructions, mut begins) = (header.instructions(), None);
+        while let Ok(Some(instruction)) = instructions.next_instruction(&header) {
+            let is_set = matches!(instruction, LineInstruction::SetAddress(_));
+            match row.execute(instruction, &mut program) {
+                Ok(true) => {}
+                Ok(false) => {
+                    // An assembler says the address of a function anew, where rows of the one before it may end.
+                    if is_set && begins != Some(row.address()) {
+                        begins = Some(row.address());
+                        while rows
+                            .pop_if(|last: &mut Row| last.addr == row.address())
+                            .is_some()
+                        {}
+                    }
+                    continue;
+                }
+                Err(_) => break,
+            }
             let line = row.line().map_or(0, |line| line.get() as u32);
             rows.push(Row {
                 addr: row.address(),
@@ -359,6 +377,7 @@ impl Sections {
             if row.end_sequence() {
                 sequences.push(std::mem::take(&mut rows));
             }
+            row.reset(&header);
         }
         // In order of address as wholes: the end of one may be the beginning of
         // the next. Of several rows for one address the last one counts.
@@ -368,9 +387,9 @@ impl Sections {
         // Most rows name the file of the one before.
         for same in found.rows.chunk_by(|a, b| a.file == b.file) {
             let file = same[0].file;
-            let name = || self.file(run.header(), file, image);
+            let name = || self.file(&header, file, image);
             found.files.entry(file).or_insert_with(name);
-            found.stamps.insert(file, stamp(run.header(), file));
+            found.stamps.insert(file, stamp(&header, file));
         }
         found
     }

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::path::Path;
 
 use gimli::{AttributeValue, Dwarf, DwarfSections, LittleEndian as LE, SectionId, Unit};
 use object::read::elf::ElfFile64;
@@ -56,8 +57,17 @@ const CHAIN: usize = 8;
 /// Scopes within each other beyond which a file is ill-made.
 const DEPTH: usize = 500;
 
-/// All functions with code.
-pub(crate) fn read(image: &[u8]) -> Vec<Scope> {
+/// All functions with code, as the image has them, else its debug file.
+pub(crate) fn of<'d>(image: &[u8], debug: impl FnOnce() -> Option<&'d Path>) -> Vec<Scope> {
+    let own = read(image);
+    let separate = || std::fs::read(debug()?).ok();
+    match own.is_empty().then(separate).flatten() {
+        Some(bytes) => read(&bytes),
+        None => own,
+    }
+}
+
+fn read(image: &[u8]) -> Vec<Scope> {
     let Ok(file) = ElfFile64::<object::LittleEndian, _>::parse(image) else {
         return Vec::new();
     };

@@ -26,7 +26,7 @@ use analysis::caches::Costs;
 use analysis::counts::blocks::{self, Block, Blocks};
 use analysis::counts::hot::{self, Totals};
 use analysis::counts::{self, Counted, Counts, Unit, Unsound};
-use image::Image;
+use image::{FileOffset, Image};
 use trace::{Module, Recording};
 
 use crate::html::Files;
@@ -341,6 +341,31 @@ impl<'a> Report<'a> {
         &self.sections[0].counts
     }
 
+    /// Whether places of functions are to be read from the files that ran: a trace has none.
+    pub fn lacks_declarations(&self) -> bool {
+        let mut sections = self.sections.iter();
+        sections.all(|section| section.counts.declared.is_empty())
+    }
+
+    /// Adds the places at which functions are declared, as the files that ran say them.
+    pub fn read_declarations(&mut self, binaries: &HashMap<Unit, Image>) {
+        for section in &mut self.sections {
+            let counts = &mut section.counts;
+            for (number, unit) in (0..).zip(&counts.units) {
+                let Some(image) = binaries.get(unit) else {
+                    continue;
+                };
+                let insns = counts.insns.iter().filter(|insn| insn.unit == number);
+                let start = |insn: &Counted| Some(insn.at.wrapping_sub(insn.source.function?.1));
+                let starts: BTreeSet<u64> = insns.filter_map(start).collect();
+                let starts: Vec<FileOffset> = starts.into_iter().map(FileOffset).collect();
+                let found = image.declarations(&starts).into_iter();
+                let found = found.map(|(at, place)| ((number, at.0), place));
+                counts.declared.extend(found);
+            }
+        }
+    }
+
     /// Files whose code is listed, with all instructions of them that ran.
     pub fn modules(&self) -> Vec<(&Unit, Vec<&Counted>)> {
         let mut modules = Vec::new();
@@ -535,6 +560,15 @@ impl Section {
                 None => format!("{:#x}", insn.at),
             },
         }
+    }
+
+    /// Place of the function that has an instruction: of its declaration, or else the instruction's.
+    fn function_place(&self, insn: &Counted) -> Option<(&str, u32)> {
+        let function = insn.source.function;
+        let start = function.map(|(_, distance)| insn.at.wrapping_sub(distance));
+        let declared = start.and_then(|start| self.counts.declared.get(&(insn.unit, start)));
+        let declared = declared.map(|(file, line)| (file.as_str(), *line));
+        declared.or_else(|| self.file(insn))
     }
 
     fn file(&self, insn: &Counted) -> Option<(&str, u32)> {

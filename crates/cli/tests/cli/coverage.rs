@@ -342,3 +342,55 @@ fn what_ran_is_shown_without_the_binary_and_another_binary_is_not_believed() {
     assert_eq!(lines_of(&after), expected);
     assert!(after.contains("FNDA:1,main\n"), "{after}");
 }
+
+/// Lines, functions and inlined ones of a debug file count as those of the program itself.
+#[test]
+fn a_stripped_program_has_the_coverage_of_its_debug_file() {
+    let folder = Folder::new("coverage-stripped");
+    let text = "static int twice(int n) { return n > 3 ? 2 * n : n; }
+int main(int argc, char **argv) {
+    int sum = 0;
+    for (int i = 0; i < 10; i++) sum += twice(i * argc);
+    return sum == 0;
+}
+static void never(void) { main(0, 0); }
+void (*kept)(void) = never;";
+    folder.program(&["-O1", "-g"], "whole", text);
+    let tool = |program: &str, words: &[&str]| {
+        let output = folder.run(program, words);
+        assert!(output.status.success(), "{program}: {output:?}");
+    };
+    std::fs::copy(folder.file("whole"), folder.file("bare")).unwrap();
+    tool("objcopy", &["--only-keep-debug", "bare", "bare.debug"]);
+    tool("strip", &["bare"]);
+    tool("objcopy", &["--add-gnu-debuglink=bare.debug", "bare"]);
+    for form in ["lcov", "llvm"] {
+        let report = |program: &str| {
+            let out = format!("{program}.{form}");
+            let words = [
+                "count",
+                "--format",
+                form,
+                "--modules",
+                program,
+                "--report",
+                &out,
+            ];
+            tool(
+                BINARY,
+                &[&words[..], &["--", &format!("./{program}")]].concat(),
+            );
+            std::fs::read_to_string(folder.file(&out)).unwrap()
+        };
+        let whole = report("whole");
+        assert!(whole.contains("main"), "{whole}");
+        assert_eq!(report("bare"), whole);
+    }
+    // Nor does it have to be asked for.
+    let words = [
+        "count", "--format", "lcov", "--report", "all", "--", "./bare",
+    ];
+    tool(BINARY, &words);
+    let all = std::fs::read_to_string(folder.file("all")).unwrap();
+    assert!(all.contains("FNDA:0,never"), "{all}");
+}

@@ -158,3 +158,42 @@ fn one_file_is_opened_once_until_it_changes() {
     assert!(!std::ptr::eq(&*one, &*three));
     assert!(images.open("/nonexistent").is_err());
 }
+
+/// The end of a function may have a row at the address of the next one, as those of glibc's malloc have.
+#[test]
+fn a_function_has_its_own_first_line() {
+    const TEXT: &str = r#"
+        .file 1 "two.c"
+        .text
+        .globl first, second
+        .type first, @function
+first:  .loc 1 10 1 view -0
+        nop
+        .loc 1 11 3 is_stmt 1 view .LVU1
+        ret
+        .loc 1 12 3 is_stmt 1 view .LVU2
+        .size first, .-first
+        .type second, @function
+second: .loc 1 20 1 is_stmt 1 view -0
+        .loc 1 7 3 is_stmt 1 view .LVU3
+        ret
+        .size second, .-second
+        .section .note.GNU-stack,"",@progbits
+"#;
+    let source = scratch("two.s");
+    std::fs::write(&source, TEXT).unwrap();
+    let library = compile("gcc", &["-shared"], text(&source), "two.so");
+    let image = open(&library);
+    let start = |name: &str| {
+        let found = image.functions().iter();
+        let mut found = found.filter(|function| image.aliases(function).any(|alias| alias == name));
+        found.next().expect(name).start
+    };
+    for (name, line) in [("first", 10), ("second", 20)] {
+        let at = start(name);
+        let found = image.declarations(&[at]);
+        assert_eq!(found[&at].1, line, "{name}");
+    }
+    // What is executed there is another matter.
+    assert_eq!(image.line_at(start("second")).1, Some(7));
+}

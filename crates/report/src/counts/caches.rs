@@ -122,7 +122,7 @@ fn text(
         let unit = without_version(&section.unit_name(insn)).to_owned();
         let name = section.function_name(insn);
         let name = name.map_or_else(|| format!("[{unit}]"), |name| report_name(report, name));
-        let line = section.file(insn);
+        let line = section.function_place(insn);
         let line = line.map_or(String::new(), |(file, line)| {
             format!(" {}:{line}", base_name(file))
         });

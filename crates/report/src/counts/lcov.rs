@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+use analysis::counts::Unit;
 use analysis::counts::lines::{self, Branch, Line, Range};
 use image::{ExtentKind, FileOffset, Image, LineTable};
 
@@ -54,7 +55,10 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
             }
             match report.binaries.get(known) {
                 // Libraries that were built elsewhere are listed only if they are asked for.
-                Some(image) if report.view.modules.is_empty() && !image.has_own_lines() => {}
+                Some(image)
+                    if report.view.modules.is_empty()
+                        && !image.has_lines_beside()
+                        && !is_program(report, known) => {}
                 Some(image) => add(&mut sources, section, unit, image),
                 None => add_recorded(&mut sources, section, unit),
             }
@@ -94,6 +98,12 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
         write_source(name, source, out)?;
     }
     Ok(())
+}
+
+/// Whether a file is one that was executed, and not a library.
+fn is_program(report: &Report<'_>, unit: &Unit) -> bool {
+    let mut processes = report.recording.processes.iter();
+    processes.any(|process| unit.path.as_ref() == Some(&process.exe))
 }
 
 impl Source {

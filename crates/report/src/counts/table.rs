@@ -112,12 +112,11 @@ fn functions(report: &Report<'_>, section: &Section) -> Vec<Row> {
         let first = &section.counts.insns[group.first];
         let unit = without_version(&section.unit_name(first)).to_owned();
         let text = |name: u32| section.counts.texts.get(name as usize);
-        let declared = match group.key.name {
-            Name::Symbol(_, at) => section.counts.declared.get(&(group.key.unit, at)),
-            _ => None,
+        let place = match group.key.name {
+            Name::Symbol(..) => section.function_place(first),
+            _ => section.file(first),
         };
-        let declared = declared.map(|(file, line)| (file.as_str(), *line));
-        let place = match declared.or_else(|| section.file(first)) {
+        let place = match place {
             Some((file, line)) => format!("{unit} {}:{line}", base_name(file)),
             None => unit.clone(),
         };
