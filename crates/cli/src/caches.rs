@@ -112,6 +112,7 @@ fn show(
     }
     let (binaries, _) = binaries::open(&report.modules());
     report.read_declarations(&binaries);
+    report.binaries = binaries;
     send(output, |out| {
         of_caches::write(&report, (config, &costs), form, style, out)
     })

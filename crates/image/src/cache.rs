@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::ImageError;
 use crate::image::Image;
+use crate::lossy::on_disk;
 
 /// One state of the file at a path: another file there, or other contents, have
 /// another version.
@@ -22,7 +23,7 @@ pub struct Version {
 impl Version {
     /// Version of the file that is at `path` now.
     pub fn of(path: &Path) -> std::io::Result<Version> {
-        Ok(Version::from(&fs::metadata(path)?))
+        Ok(Version::from(&fs::metadata(on_disk(path))?))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::frames;
 use crate::functions::{self, Code, ExtentKind, Function, Input, Table};
 use crate::gopclntab::GoTable;
 use crate::lines::{LineTable, Lines, SourceStamp};
+use crate::lossy::on_disk;
 use crate::names::{NameId, Names};
 use crate::objects;
 use crate::scopes::{self, Scope};
@@ -79,14 +80,13 @@ fn regular(path: &Path) -> Option<Vec<u8>> {
 
 impl Image {
     pub fn open(path: impl AsRef<Path>) -> Result<Image, ImageError> {
-        let (image, holes) = Image::open_with(path.as_ref(), sparse::read)?;
+        let (image, holes) = Image::open_with(&on_disk(path.as_ref()), sparse::read)?;
         Ok(Image { holes, ..image })
     }
 
     /// With code and constants, however large.
     pub fn open_whole(path: impl AsRef<Path>) -> Result<Image, ImageError> {
-        let (image, ()) = Image::open_with(path.as_ref(), |path| Ok((fs::read(path)?, ())))?;
-        Ok(image)
+        Ok(Image::open_with(&on_disk(path.as_ref()), |path| Ok((fs::read(path)?, ())))?.0)
     }
 
     /// A whole file that need not be one that can be run: object files and kernel modules are read like shared libraries, with places in

@@ -33,6 +33,7 @@
 //! | `unwind` | unwind tables by address, landing pads |
 //! | `relocations` | words that become addresses |
 //! | `sparse` | files without their code and constants |
+//! | `lossy` | files whose recorded paths are no text |
 //! | `cache` | one [`Image`] per file on disk |
 #![forbid(unsafe_code)]
 
@@ -52,6 +53,7 @@ mod ifuncs;
 mod image;
 mod lines;
 mod linker;
+mod lossy;
 mod names;
 mod objects;
 mod origin;

@@ -607,3 +607,62 @@ fn misses_of_all_sizes_follow_from_reuse() {
     let row = row.expect("the smallest cache").replace(',', "");
     assert!(row.contains(&format!(" {} ", misses["misses"])), "{row}");
 }
+
+/// Functions of a stripped program are those of its unwind tables, with the same fetches.
+#[test]
+fn a_stripped_program_has_its_functions() {
+    let folder = Folder::new("caches-stripped");
+    let text = "static long table[4096];
+__attribute__((noinline)) long sum(int step) { long all = 0; for (int i = 0; i < 4096; i += step) all += table[i]; return all; }
+__attribute__((noinline)) void fill(int n) { for (int i = 0; i < n; i++) table[i] = i; }
+int main(void) { fill(4000); long all = 0; for (int i = 1; i < 9; i++) all += sum(i); return all == 7; }";
+    folder.program(&["-O1"], "whole", text);
+    std::fs::copy(folder.file("whole"), folder.file("bare")).unwrap();
+    assert!(folder.run("strip", &["bare"]).status.success());
+    let run = |words: &[&str]| {
+        let output = folder.run(BINARY, words);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let of_program = |name: &str| -> BTreeMap<u64, u64> {
+        let (trace, program) = (format!("{name}.evp"), format!("./{name}"));
+        run(&[
+            "trace",
+            "--memory",
+            "addresses",
+            "-q",
+            "-o",
+            &trace,
+            "--",
+            &program,
+        ]);
+        let report: Value =
+            serde_json::from_str(&run(&["caches", &trace, "--format", "json"])).unwrap();
+        let functions = report["functions"].as_array().unwrap().iter();
+        let own = functions.filter(|one| {
+            one["module"]
+                .as_str()
+                .is_some_and(|path| path.ends_with(name))
+        });
+        let row = |one: &Value| {
+            (
+                one["offset"].as_u64().unwrap(),
+                one["costs"][0].as_u64().unwrap(),
+            )
+        };
+        own.map(row).collect()
+    };
+    let (whole, bare) = (of_program("whole"), of_program("bare"));
+    // What `strip` leaves has names for none of them, and tables for all.
+    for (start, fetches) in &whole {
+        if *fetches > 10 {
+            assert_eq!(bare.get(start), Some(fetches), "{whole:?} {bare:?}");
+        }
+    }
+    let text = run(&["caches", "bare.evp"]);
+    assert!(
+        text.lines().any(|line| line.contains("  bare+0x")),
+        "{text}"
+    );
+    assert!(!text.contains("[bare]"), "{text}");
+}

@@ -458,3 +458,38 @@ fn python_that_could_name_its_functions_is_told_of() {
         assert_eq!(said.contains(note), can, "{name}: {said}");
     }
 }
+
+/// A path that is no text is one with other characters in a recording; the file is found all the same.
+#[test]
+fn a_program_whose_folder_is_no_text_has_names_and_lines() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new("names-bytes");
+    folder.program(
+        &["-O1", "-g"],
+        "prog",
+        "int main(void) { for (volatile int i = 0; i < 100000; i++); return 0; }",
+    );
+    let inside = folder.path().join(std::ffi::OsStr::from_bytes(b"b\xffd"));
+    fs::create_dir(&inside).unwrap();
+    fs::copy(folder.file("prog"), inside.join("prog")).unwrap();
+    for words in [
+        &["count"][..],
+        &["count", "--rewrite"],
+        &["count", "--format", "lcov"],
+        &["contexts"],
+    ] {
+        let output = Command::new(BINARY)
+            .args(words)
+            .args(["--report", "out", "--top", "100", "--"])
+            .arg(inside.join("prog"))
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{words:?} {output:?}");
+        let report = fs::read_to_string(folder.file("out")).unwrap();
+        assert!(
+            report.contains("main") && report.contains("prog.c"),
+            "{words:?} {report}"
+        );
+    }
+}

@@ -10,6 +10,7 @@ use analysis::caches::{Config, Costs, EVENTS, Level};
 use analysis::counts::Counted;
 use serde::Serialize;
 
+use super::functions::place;
 use super::{Report, Section};
 use crate::names::base_name;
 use crate::numbers::{command_line, cut_middle, grouped};
@@ -78,11 +79,14 @@ fn groups<K: Eq + Hash>(
     all
 }
 
+/// Functions by their beginning, also those without a symbol where unwind tables say where that is.
 fn functions(report: &Report<'_>, costs: &Costs) -> Vec<Group> {
+    let section = &report.sections[0];
     groups(report, costs, |insn| {
         let function = insn.source.function;
-        let start = function.map(|(name, distance)| (name, insn.at.wrapping_sub(distance)));
-        Some((insn.unit, start))
+        let named = function.map(|(name, distance)| (name, insn.at.wrapping_sub(distance)));
+        let nameless = named.is_none().then(|| place(report, section, insn));
+        Some((insn.unit, named, nameless.flatten()))
     })
 }
 
@@ -120,8 +124,11 @@ fn text(
     let name = |group: &Group| {
         let insn = &section.counts.insns[group.first];
         let unit = without_version(&section.unit_name(insn)).to_owned();
-        let name = section.function_name(insn);
-        let name = name.map_or_else(|| format!("[{unit}]"), |name| report_name(report, name));
+        let name = match (section.function_name(insn), place(report, section, insn)) {
+            (Some(name), _) => report_name(report, name),
+            (None, Some(start)) => format!("{unit}+{start:#x}"),
+            (None, None) => format!("[{unit}]"),
+        };
         let line = section.function_place(insn);
         let line = line.map_or(String::new(), |(file, line)| {
             format!(" {}:{line}", base_name(file))

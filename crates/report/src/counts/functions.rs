@@ -60,7 +60,7 @@ pub(super) fn of(report: &Report<'_>, section: &Section) -> Vec<Group<Key>> {
 }
 
 /// The beginning of the function without a symbol that an instruction is in.
-fn place(report: &Report<'_>, section: &Section, insn: &Counted) -> Option<u64> {
+pub(super) fn place(report: &Report<'_>, section: &Section, insn: &Counted) -> Option<u64> {
     let unit = &section.counts.units[insn.unit as usize];
     let image = report.binaries.get(unit)?;
     let extent = image.function_at(FileOffset(insn.at))?;
